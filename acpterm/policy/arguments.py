@@ -5,7 +5,6 @@ command, lose data, change its configuration, or write outside of the working di
 text if they are safe. `unsafe_argument` selects the check by the name of the program.
 """
 
-import itertools
 import os.path
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,41 +12,11 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from acpterm.config.profiles import PROJECT_COMMANDS
-from acpterm.policy.losses.table import SECRET
+from acpterm.policy.losses.arguments import given_option, operands_of
+from acpterm.policy.losses.table import listed_paths
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 Check: TypeAlias = Callable[[Sequence[str]], str]
-
-
-def _matching_option(
-    arguments: Sequence[str], letters: str, names: Sequence[str], values: str = ""
-) -> str:
-    """Return the first argument that is, or may be read as, one of the given options; else ""."""
-    # getopt_long(3) accepts abbreviations. `values` are other letters, whose value is skipped;
-    # after an option, `--` may be its value and so does not end the options.
-    skip = False
-    for before, argument in itertools.pairwise(("", *arguments)):
-        if skip:
-            skip = False
-            continue
-        if argument == "--" and not before.startswith("-"):
-            break
-        if argument.startswith("--"):
-            if _is_long(argument, names):
-                return argument
-        elif argument.startswith("-"):
-            for at, letter in enumerate(argument[1:], 2):
-                if letter in letters:
-                    return argument
-                if letter in values:
-                    skip = at == len(argument)
-                    break
-    return ""
-
-
-def _is_long(argument: str, names: Sequence[str]) -> bool:
-    given = argument.partition("=")[0]
-    return given != "--" and any(name.startswith(given) for name in names)
 
 
 def _because(argument: str) -> str:
@@ -59,18 +28,9 @@ def _is_outside(path: str) -> bool:
     return path.startswith(("/", "~")) or ".." in path.split("/")
 
 
-_UNIQ_VALUES: Final = frozenset(("-f", "-s", "-w"))
-
-
 def _uniq(arguments: Sequence[str]) -> str:
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    operands = [
-        one
-        for before, one in itertools.pairwise(("", *arguments[:end]))
-        if before not in _UNIQ_VALUES and (one == "-" or not one.startswith("-"))
-    ]
-    operands += arguments[end + 1 :]
-    return f"it writes {operands[1]}" if len(operands) > 1 else ""
+    output = operands_of(arguments, "fsw")[1:]
+    return f"it writes {output[0]}" if output else ""
 
 
 def _tee(arguments: Sequence[str]) -> str:
@@ -246,9 +206,7 @@ def _git(arguments: Sequence[str]) -> str:  # noqa: PLR0911  one for each reason
     letters, names, values = _GIT_OPTIONS.get(command, ("", (), ""))
     # The second search skips no values, since it is not known which options of all commands take
     # one. So `git log -S --output=x` is unsafe, although `--output=x` is the value of `-S`.
-    found = _matching_option(rest, letters, names, values) or _matching_option(
-        rest, "", _GIT_UNSAFE
-    )
+    found = given_option(rest, letters, names, values) or given_option(rest, "", _GIT_UNSAFE)
     if found:
         return f"git {command} {found} may execute a program, lose data or write elsewhere"
     return _git_operands(command, rest)
@@ -397,7 +355,7 @@ def _tsc(arguments: Sequence[str]) -> str:
 
 
 def _options(arguments: Sequence[str], *, unsafe: tuple[str, tuple[str, ...], str]) -> str:
-    return _because(_matching_option(arguments, *unsafe))
+    return _because(given_option(arguments, *unsafe))
 
 
 # Programs that write to files among their operands, to which a pattern could add more files.
@@ -494,7 +452,7 @@ def is_secret(path: str, *, is_glob: bool = False) -> bool:
     if path.isalpha():
         return False
     return bool(
-        SECRET.search(path)
+        listed_paths("secret").search(path)
         or _PERHAPS_SECRET.search(path)
         or (is_glob and _SECRET_GLOB.search(path))
     )

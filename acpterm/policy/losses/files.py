@@ -10,7 +10,7 @@ from typing import Final
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
 from acpterm.policy.losses.loss import LINE_CHARS_MAX, THROWS, WORDS_MAX, Loss, Need
-from acpterm.policy.losses.table import CURL_FILE, GREPS, NO_FILES, SECRET, STARTUP
+from acpterm.policy.losses.table import listed_paths
 from acpterm.policy.words import UNKNOWN_TEXT
 
 # Programs that change all their operands: the reason, and the options with a value.
@@ -34,6 +34,8 @@ _OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # Programs that write over their second operand: the options with a value.
 _SECOND: Final[Mapping[str, str]] = {"uniq": "fsw", "qemu-img": "fo"}
+_NO_FILES: Final = re.compile(r"-|/dev/.*|/proc/self/fd/.*|&?\d+|")
+_CURL_FILE: Final = re.compile(r"(?:^|=)@(.+)|file://(.+)")
 # What git cannot do without. A lock is none of these.
 _GIT_FILES: Final = re.compile(
     r"(?:^|/)\.git/*(?:/(?:(?:HEAD|ORIG_HEAD|packed-refs|index|\*)|(?:refs|objects|logs)(?:/.*)?))?$"
@@ -47,6 +49,9 @@ _EDITORS: Final = {
     **dict.fromkeys(("perl", "ruby"), re.compile(r"-[a-zA-Z0-9]*i\S*")),
 }
 _AWKS: Final = frozenset(("awk", "gawk", "mawk", "nawk"))
+_GREPS: Final = frozenset(
+    (*_AWKS, "grep", "egrep", "fgrep", "rg", "ag", "zgrep", "sed", "jq", "yq")
+)
 _AWK_FILE: Final = re.compile(r"\bprintf?\b[^;}>|]{0,200}>\s{0,9}\"([^\">]{1,200})\"")
 _SED_FILE: Final = re.compile(r"(?:^|[;/{\d]|[/|,]g?)\s{0,9}w\s{1,9}([^;\s}]{1,200})$")
 WRITERS: Final = frozenset(
@@ -150,7 +155,7 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
     edited = _in_place(name, texts)
     for path in (*paths, *edited):
         full = full_path(path, directory)
-        if full and STARTUP.search(posixpath.normpath(full)):
+        if full and listed_paths("startup").search(posixpath.normpath(full)):
             what = "a key file" if ".ssh" in full else "a start-up or system file"
             kind = Kind.SCHEDULE if "/cron" in full or "/spool/" in full else Kind.STARTUP
             yield Loss(kind, f"writes {shown(full)}, {what}")
@@ -160,7 +165,7 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
         if len(known) < len(edited):
             known = ("", *_found_in(line))
         yield Loss(Kind.WORK, THROWS, Need.MANY, known, directory, is_plain=False)
-    known = tuple(one for one in paths if UNKNOWN_TEXT not in one and not NO_FILES.fullmatch(one))
+    known = tuple(one for one in paths if UNKNOWN_TEXT not in one and not _NO_FILES.fullmatch(one))
     if (
         reason
         and paths
@@ -252,7 +257,7 @@ def _may_match_secret(pattern: str) -> bool:
 def read_losses(  # noqa: C901  one branch for each form
     name: str, texts: list[str], directory: str | None, line: str
 ) -> Iterator[Loss]:
-    if name in GREPS and has_option(
+    if name in _GREPS and has_option(
         texts, "qcl" if name.endswith("grep") else "", "--quiet", "--count"
     ):
         return
@@ -270,7 +275,7 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = [] if not has_option(texts, "y") else texts
     elif name in ("curl", "wget", "http"):
         paths = [
-            next(filter(None, match.groups())) for one in texts if (match := CURL_FILE.search(one))
+            next(filter(None, match.groups())) for one in texts if (match := _CURL_FILE.search(one))
         ]
         for option in ("-T", "--upload-file", "--post-file", "--body-file"):
             paths += [b for a, b in itertools.pairwise(texts) if a == option]
@@ -293,6 +298,8 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = [*paths, *_named_in(line)]
     for path in paths:
         full = full_path(path, directory)
-        if SECRET.search(posixpath.normpath(full) if full else "") or _may_match_secret(full):
+        if listed_paths("secret").search(
+            posixpath.normpath(full) if full else ""
+        ) or _may_match_secret(full):
             yield Loss(Kind.SECRETS, f"reads {shown(full)}, which has secrets")
             return

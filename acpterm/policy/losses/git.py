@@ -17,7 +17,7 @@ from acpterm.policy.losses.loss import (
     Loss,
     Need,
 )
-from acpterm.policy.losses.table import GIT_COMMANDS, GIT_CONFIG, GIT_ROWS, SECRET
+from acpterm.policy.losses.table import checks_of, listed_paths, listed_words
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 _Git: TypeAlias = Callable[[list[str]], Iterator[Loss]]
@@ -40,7 +40,7 @@ def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -
     """Return the losses of git with its arguments, which runs in `directory`."""
     if (
         len(words) > 1
-        and words[1].text in GIT_HARMLESS
+        and words[1].text in listed_words("git")
         and not any(word.text.startswith(_OUTPUT) for word in words)
     ):
         return []
@@ -60,10 +60,13 @@ def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -
             for one in find(rest)
         ]
         return [*_just_stashed(command, rest, directory, line), *found]
-    if row := GIT_ROWS.get(command):
-        kind, reason, pattern = row
-        return [Loss(kind, reason)] if re.match(pattern, " ".join(rest)) else []
-    is_alias = command not in GIT_HARMLESS and re.fullmatch(r"[\w-]+", command)
+    text = " ".join(texts[at:])
+    listed = [
+        Loss(kind, reason) for pattern, kind, reason in checks_of("git") if pattern.match(text)
+    ]
+    if listed:
+        return listed
+    is_alias = command not in listed_words("git") and re.fullmatch(r"[\w-]+", command)
     loss = Loss(Kind.WORK, "runs an alias of git", Need.ALIAS, (command,), directory, False)
     return [loss] if is_alias else []
 
@@ -236,7 +239,7 @@ def _aborted(rest: list[str]) -> Iterator[Loss]:
 def _add(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "f", "--force") and not has_option(rest, "n", "--dry-run"):
         for path in operands_of(rest):
-            if SECRET.search(posixpath.normpath(path)):
+            if listed_paths("secret").search(posixpath.normpath(path)):
                 yield Loss(Kind.SECRETS, f"adds {shown(path)}, which has secrets")
                 return
 
@@ -276,7 +279,7 @@ def _config(rest: list[str]) -> Iterator[Loss]:
     is_alias = operands[:1] != [] and operands[0].startswith("alias.")
     if is_query or len(operands) < 2 or (is_alias and not operands[1].startswith("!")):
         return
-    if GIT_CONFIG.fullmatch(operands[0]):
+    if listed_paths("config").search(operands[0]):
         yield Loss(Kind.STARTUP, f"changes what git executes: {shown(operands[0])}")
 
 
@@ -315,5 +318,3 @@ _GIT: Final[Mapping[str, _Git]] = {
     "stash": _stash, "switch": _switch, "tag": _tag, "update-ref": _update_ref,
     "worktree": _worktree,
 }  # fmt: skip
-GIT_HARMLESS: Final = GIT_COMMANDS - _GIT.keys() - GIT_ROWS.keys()
-"""The commands of git that lose nothing."""
