@@ -15,37 +15,34 @@ from acpterm.policy.words import UNKNOWN_TEXT
 
 # Programs that change all their operands: the reason, and the options with a value.
 _OPERANDS: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(("rm", "unlink", "trash", "srm"), ("deletes {}", "")),
+    **dict.fromkeys(("rm", "unlink", "trash"), ("deletes {}", "")),
     "shred": ("destroys {}", "ns"),
     **dict.fromkeys(("tee", "sponge"), ("overwrites {}", "")),
     **dict.fromkeys((">", ">|", "&>", ">&", "<>"), ("overwrites {}", "")),
-    **dict.fromkeys((">>", "&>>", "split", "patch"), ("", "")),
+    ">>": ("", ""),
     "truncate": ("empties {}", "srI"),
 }
 # Programs that write to the file that an option names.
 _OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "curl": ("o", "--output"),
     "wget": ("O", "--output-document"),
-    "pg_dump": ("f", "--file"),
-    "mysqldump": ("", "--result-file"),
     "sort": ("o", "--output"),
     "ssh-keygen": ("f",),
     "tar": ("f", "--file"),
 }
-# Programs that write over their second operand: the options with a value.
-_SECOND: Final[Mapping[str, str]] = {"uniq": "fsw", "qemu-img": "fo"}
 _NO_FILES: Final = re.compile(r"-|/dev/.*|/proc/self/fd/.*|&?\d+|")
-_CURL_FILE: Final = re.compile(r"(?:^|=)@(.+)|file://(.+)")
+_CURL_FILE: Final = re.compile(r"^(?:-[dF])?[\w.-]*=?@([^;]+)|file://(.+)")
 # What git cannot do without. A lock is none of these.
 _GIT_FILES: Final = re.compile(
     r"(?:^|/)\.git/*(?:/(?:(?:HEAD|ORIG_HEAD|packed-refs|index|\*)|(?:refs|objects|logs)(?:/.*)?))?$"
     r"(?<!\.lock)"
 )
-_COPIERS: Final = frozenset(("cp", "mv", "install", "ln", "gcp", "gmv"))
+_COPIERS: Final = frozenset(("cp", "mv", "install", "ln"))
 # Modes with which a file in `~/.ssh` stays private.
 _PRIVATE: Final = re.compile(r"0?[67]00|0?[46][04]0|0?[67]44|go[-=]\S*|u\S*|400")
 _EDITORS: Final = {
-    **dict.fromkeys(("sed", "gsed"), re.compile(r"-[a-zA-Z]*i.*|--in-place.*")),
+    "sed": re.compile(r"-[a-zA-Z]*i.*|--in-place.*"),
+    **dict.fromkeys(("vim", "vi", "nvim", "ex"), re.compile(r"-[a-zA-Z]*s[a-zA-Z]*")),
     **dict.fromkeys(("perl", "ruby"), re.compile(r"-[a-zA-Z0-9]*i\S*")),
 }
 _AWKS: Final = frozenset(("awk", "gawk", "mawk", "nawk"))
@@ -55,7 +52,7 @@ _GREPS: Final = frozenset(
 _AWK_FILE: Final = re.compile(r"\bprintf?\b[^;}>|]{0,200}>\s{0,9}\"([^\">]{1,200})\"")
 _SED_FILE: Final = re.compile(r"(?:^|[;/{\d]|[/|,]g?)\s{0,9}w\s{1,9}([^;\s}]{1,200})$")
 WRITERS: Final = frozenset(
-    (*_AWKS, *_OPERANDS, *_OUTPUTS, *_SECOND, *_COPIERS, *_EDITORS, "dd", "scp", "rsync", "ffmpeg",
+    (*_AWKS, *_OPERANDS, *_OUTPUTS, "uniq", *_COPIERS, *_EDITORS, "dd", "scp", "rsync", "ffmpeg",
      "chmod", "zip", "7z")
 )  # fmt: skip
 
@@ -84,8 +81,10 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
             name == "sort" and output in operands_of(texts, "oktST")
         )
         return "overwrites {}", [output] if output and not is_kept else []
-    if name in _SECOND:
-        return "overwrites {}", operands_of(texts, _SECOND[name])[1:2]
+    if name == "uniq":
+        return "overwrites {}", operands_of(texts, "fsw")[1:2]
+    if name in ("vim", "vi", "nvim", "ex") and any(one.startswith("%d") for one in texts):
+        return "empties {}", operands_of(texts, "cu")
     if name == "dd":
         return "overwrites {}", [one[3:] for one in texts if one.startswith("of=")]
     if name == "ffmpeg":
@@ -101,7 +100,7 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
 
 def _from_script(name: str, texts: list[str]) -> list[str]:
     """Return the files that a script of sed or awk writes, as far as it names them."""
-    if name in ("sed", "gsed", *_AWKS):
+    if name in ("sed", *_AWKS):
         pattern = _AWK_FILE if name in _AWKS else _SED_FILE
         return [found for one in texts for found in pattern.findall(one)]
     return []
@@ -130,8 +129,8 @@ def _in_place(name: str, texts: list[str]) -> list[str]:
     option = _EDITORS.get(name)
     if option is None or not any(map(option.fullmatch, texts)):
         return []
-    if name in ("perl", "ruby"):
-        return operands_of(texts, "eE")
+    if name != "sed":
+        return operands_of(texts, "eEcu")
     has_script = has_option(texts, "ef", "--expression", "--file")
     return operands_of(texts, "efl")[0 if has_script else 1 :]
 
@@ -179,14 +178,14 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
     elif reason and known:
         need = Need.DELETED if reason.startswith("deletes") else Need.OVERWRITTEN
         yield from _by_kind(reason, need, known, directory)
-    if name in ("mv", "gmv"):
+    if name == "mv":
         moved = operands_of(texts, "tS")
         if moved[-1:] == ["/dev/null"]:
             yield from _by_kind("deletes {}", Need.DELETED, moved[:-1], directory)
         else:
             moved = [one for one in moved[:-1] if _GIT_FILES.search(one)]
             yield from _by_kind("moves {}, which git needs", Need.DELETED, moved, directory)
-    if name in ("cp", "gcp", "rsync"):
+    if name in ("cp", "rsync"):
         yield from _copied_over(name, texts, directory)
 
 

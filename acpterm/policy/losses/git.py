@@ -21,9 +21,7 @@ from acpterm.policy.losses.table import checks_of, listed_paths, listed_words
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 _Git: TypeAlias = Callable[[list[str]], Iterator[Loss]]
-_VALUES: Final = frozenset(
-    ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")
-)
+_VALUES: Final = frozenset(("-C", "-c", "--git-dir", "--work-tree"))
 
 
 _OUTPUT: Final = "--output"
@@ -105,9 +103,11 @@ def _thrown(
     return Loss(Kind.WORK, THROWS, need, operands, is_plain=is_plain)
 
 
-def _dropped(*names: str) -> Loss:
+def _moved(name: str, *target: str) -> Loss:
+    """Return the loss of moving a branch to a commit, or to HEAD."""
     reason = "moves {}, whose commits may be lost"
-    return Loss(Kind.HISTORY, reason, Need.BRANCH, names, is_plain=False)
+    operands = (name, next((one for one in target if one != name), "HEAD"))
+    return Loss(Kind.HISTORY, reason, Need.MOVED, operands, is_plain=False)
 
 
 def _rewritten(*upstream: str) -> Loss:
@@ -123,14 +123,12 @@ def _checkout(rest: list[str]) -> Iterator[Loss]:
     if is_forced:
         yield _thrown(Need.RESET, [])
     if created := value_of(rest, "B"):
-        yield _dropped(created)
+        yield _moved(created, *operands)
     if is_forced or has_option(rest, "p", "--patch"):
         return
     if "--" in rest:
         if paths := rest[rest.index("--") + 1 :]:
             yield _thrown(Need.RESET, paths, "") if operands else _thrown(Need.CHANGED, paths)
-    elif any(one.startswith("--pathspec-from-file") for one in rest):
-        yield _thrown(Need.CHANGED, [])
     elif operands and not has_option(rest, "bBt", "--orphan", "--track", "--detach"):
         is_path = operands[0] in (".", ":/", "*") or operands[0].startswith(("./", "../", ":"))
         if len(operands) > 1 and not is_path:
@@ -146,7 +144,7 @@ def _restore(rest: list[str]) -> Iterator[Loss]:
     paths = operands_of(rest, "s")
     if is_staged or has_option(rest, "s", "--source"):
         yield _thrown(Need.RESET, paths, "")
-    elif paths or any(one.startswith("--pathspec-from-file") for one in rest):
+    elif paths:
         yield _thrown(Need.CHANGED, paths)
 
 
@@ -185,7 +183,7 @@ def _switch(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "f", "--force", "--discard-changes"):
         yield _thrown(Need.RESET, [])
     if created := value_of(rest, "C", "--force-create"):
-        yield _dropped(created)
+        yield _moved(created, *operands_of(rest, "C"))
 
 
 def _branch(rest: list[str]) -> Iterator[Loss]:
@@ -195,8 +193,8 @@ def _branch(rest: list[str]) -> Iterator[Loss]:
     is_forced = has_option(rest, "f", "--force")
     if has_option(rest, "D") or (is_forced and has_option(rest, "d", "--delete")):
         yield Loss(Kind.HISTORY, "deletes commits of {}", Need.BRANCH, operands)
-    elif is_forced or has_option(rest, "MC"):
-        yield _dropped(*(operands[-1:] if has_option(rest, "mMcC") else operands[:1]))
+    elif operands and (is_forced or has_option(rest, "MC")):
+        yield _moved(*(operands[::-1] if has_option(rest, "mMcC") else operands))
 
 
 def _tag(rest: list[str]) -> Iterator[Loss]:
@@ -300,7 +298,7 @@ def _update_ref(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "d", "--delete", "--stdin"):
         yield Loss(Kind.HISTORY, "deletes a reference")
     elif operands and operands[0].startswith("refs/heads/"):
-        yield _dropped(operands[0].removeprefix("refs/heads/"))
+        yield _moved(operands[0].removeprefix("refs/heads/"), *operands[1:])
 
 
 def _worktree(rest: list[str]) -> Iterator[Loss]:
