@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from acpterm.config.profiles import PROJECT_COMMANDS
 from acpterm.policy.losses.arguments import given_option, operands_of
-from acpterm.policy.losses.table import listed_paths
+from acpterm.policy.losses.table import listed_paths, listed_words
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 Check: TypeAlias = Callable[[Sequence[str]], str]
@@ -39,8 +39,6 @@ def _tee(arguments: Sequence[str]) -> str:
             if argument in ("-a", "-i", "-p", "--append", "--ignore-interrupts"):
                 continue
             return f"the option {argument} is not known"
-        if argument in ("/dev/null", "/dev/stdout", "/dev/stderr"):
-            continue
         if _is_outside(argument) or any(
             part.startswith(".") and part != "." for part in argument.split("/")
         ):
@@ -113,19 +111,6 @@ def _awk(arguments: Sequence[str]) -> str:
     return ""
 
 
-_GIT_SAFE: Final = frozenset(
-    ("add", "am", "annotate", "apply", "archive", "blame", "branch", "bundle", "cat-file",
-     "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "checkout", "cherry",
-     "cherry-pick", "clone", "commit", "commit-tree", "count-objects", "describe", "diff",
-     "diff-files", "diff-index", "diff-tree", "fetch", "for-each-ref", "format-patch", "fsck",
-     "gc", "grep", "hash-object", "help", "init", "log", "ls-files", "ls-remote", "ls-tree",
-     "maintenance", "merge", "merge-base", "merge-file", "merge-tree", "mv", "name-rev", "notes",
-     "pack-objects", "patch-id", "pull", "push", "range-diff", "read-tree", "rebase",
-     "reflog", "remote", "repack", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog",
-     "show", "show-branch", "show-ref", "sparse-checkout", "stash", "status", "submodule",
-     "switch", "symbolic-ref", "tag", "var", "verify-commit", "verify-tag", "version",
-     "whatchanged", "worktree", "write-tree")
-)  # fmt: skip
 # Options that, with at least one command of git, execute a program, or write a file or a
 # configuration. They are unsafe with each command.
 _GIT_UNSAFE: Final = (
@@ -141,16 +126,12 @@ _GIT_OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
     "apply": ("", ("--directory", "--unsafe-paths"), "pC"),
     "archive": ("o", ("--remote",), ""),
     "branch": ("dDfmMC", ("--delete", "--force", "--move", "--edit-description"), "u"),
-    "checkout": ("f", ("--force",), "bB"),
     "clone": ("cu", ("--separate-git-dir", "--template"), "bjo"),
-    "commit": ("", (), "mFCctSuU"),
-    "commit-tree": ("", (), "mFpS"),
     "fetch": ("f", ("--force",), "jo"),
     "format-patch": ("o", (), "v"),
     "gc": ("", ("--prune",), ""),
     "grep": ("O", (), "efmABC"),
     "init": ("", ("--separate-git-dir", "--template"), "b"),
-    "ls-remote": ("", (), "o"),
     "mv": ("f", ("--force",), ""),
     "pull": ("f", ("--force",), "josX"),
     "push": ("fd", ("--force", "--force-with-lease", "--delete", "--mirror", "--prune"), "o"),
@@ -201,7 +182,7 @@ def _git(arguments: Sequence[str]) -> str:  # noqa: PLR0911  one for each reason
     command, rest = arguments[at], arguments[at + 1 :]
     if command == "config":
         return "" if _is_git_query(rest) else "it may change what git executes"
-    if command not in _GIT_SAFE:
+    if command not in listed_words("git-safe"):
         return f"git {command} is not in the list of safe commands of git"
     letters, names, values = _GIT_OPTIONS.get(command, ("", (), ""))
     # The second search skips no values, since it is not known which options of all commands take
@@ -269,14 +250,6 @@ def _node(arguments: Sequence[str]) -> str:
     return "" if arguments else "it executes its input"
 
 
-_NPM_SAFE: Final = frozenset(
-    ("add", "audit", "bin", "build", "ci", "completion", "create", "dedupe", "diff", "doctor",
-     "exec", "explain", "find-dupes", "fund", "help", "i", "info", "init", "install",
-     "install-ci-test", "install-test", "list", "ls", "outdated", "pack", "ping", "prefix", "prune",
-     "query", "rebuild", "remove", "restart", "rm", "root", "run", "run-script", "search", "show",
-     "start", "stop", "t", "test", "uninstall", "unlink", "update", "upgrade", "version", "view",
-     "whoami", "why", "x")
-)  # fmt: skip
 _NPM_UNSAFE: Final = (
     "--cache", "--call", "--globalconfig", "--git", "--init-module", "--location", "--global",
     "--logs-dir", "--node-options", "--onload-script", "--pack-destination", "--prefix",
@@ -293,7 +266,7 @@ def _npm(arguments: Sequence[str]) -> str:
     if found:
         return found
     command = next((one for one in own if not one.startswith("-")), "")
-    if command and command not in _NPM_SAFE:
+    if command and command not in listed_words("npm-safe"):
         return f"npm {command} is not in the list of safe commands of npm"
     return ""
 

@@ -276,7 +276,7 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = [
             next(filter(None, match.groups())) for one in texts if (match := _CURL_FILE.search(one))
         ]
-        for option in ("-T", "--upload-file", "--post-file", "--body-file"):
+        for option in ("-T", "--upload-file", "--post-file"):
             paths += [b for a, b in itertools.pairwise(texts) if a == option]
             paths += [one.partition("=")[2] for one in texts if one.startswith(f"{option}=")]
     elif name in ("sed", "awk", "gawk", "mawk", "nawk", "grep", "egrep", "fgrep", "rg", "jq", "yq"):

@@ -150,10 +150,7 @@ def _restore(rest: list[str]) -> Iterator[Loss]:
 
 def _reset(rest: list[str]) -> Iterator[Loss]:
     commit = next((one for one in operands_of(rest) if UNKNOWN_TEXT not in one), "")
-    if has_option(rest, "", "--keep"):
-        # Changes are kept.
-        yield _thrown(Need.RESET, [":(exclude,top)*"], commit, is_plain=False)
-    elif has_option(rest, "", "--hard", "--merge"):
+    if has_option(rest, "", "--hard", "--merge"):
         yield _thrown(Need.RESET, [], commit or None)
     elif re.match(r"(?:HEAD)?[~^@]|HEAD$", commit) or (
         commit and has_option(rest, "", "--soft", "--mixed")

@@ -61,12 +61,12 @@ def _names(name: str) -> dict[str, list[str]]:
 
 @functools.cache
 def listed_words(name: str) -> frozenset[str]:
-    """Return the words of `git` (commands that lose nothing), `readers`, `sql` or `tools`."""
+    """Return the words of a list, such as `git`: its commands that lose nothing."""
     return frozenset(" ".join(_names(name)[""]).split())
 
 
 @functools.cache
 def listed_paths(name: str) -> re.Pattern[str]:
-    """Return the pattern of the paths of a list: `secret` or `startup`."""
+    """Return the pattern of the paths or names of a list, such as `secret`."""
     places = (f"{_PLACES[one]}(?:{'|'.join(names)})$" for one, names in _names(name).items())
     return re.compile("|".join(places))
