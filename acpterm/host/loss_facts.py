@@ -236,6 +236,15 @@ class LossFacts:
             names = tuple(self._git(directory, "for-each-ref", form, "refs/heads") or ())
         return tuple(one for one in names if self._is_only_on(directory, one))
 
+    def moved(self, directory: str, operands: tuple[str, ...]) -> Finding:
+        name, target = operands
+        left = self._git(
+            directory, "rev-list", "--max-count=1", f"refs/heads/{name}", "--not",
+            "--end-of-options", _commit(target), "--",
+        )  # fmt: skip
+        # Where it is only moved ahead, nothing is lost.
+        return () if left == [] else self.branches(directory, (name,))
+
     def _is_only_on(self, directory: str, name: str) -> bool:
         found = self._git(
             directory, "rev-list", "--max-count=1", f"refs/heads/{name}", "--not",
@@ -450,6 +459,7 @@ _FACTS: Final[Mapping[Need, Callable[[LossFacts, str, tuple[str, ...]], Finding]
     Need.DELETED: LossFacts.deleted,
     Need.MANY: LossFacts.many,
     Need.MISSING: LossFacts.missing,
+    Need.MOVED: LossFacts.moved,
     Need.OVERWRITTEN: LossFacts.overwritten,
     Need.PUSHED: LossFacts.pushed,
     Need.RESET: LossFacts.reset,
