@@ -24,8 +24,9 @@ from hypothesis import HealthCheck, settings
 from trio._core._wakeup_socketpair import WakeupSocketpair
 
 import acpterm
+from acpterm.host import loss_facts
 from acpterm.keeper import startup
-from tests.support.depth import EXAMPLES, examples
+from tests.support.depth import DEADLINE_S, EXAMPLES, examples
 from tests.support.fish import data_home
 from tests.support.forked_keepers import KeeperForks
 
@@ -79,6 +80,17 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for kind in ("STATE", "CONFIG"):
             patch.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
         patch.setenv("XDG_DATA_HOME", data_home(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def patient_facts() -> Iterator[None]:
+    """Let hosts in this process find out on a busy machine, too, what a command would lose.
+
+    A daemon asks about what it does not know after `FACTS_S`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loss_facts, "FACTS_S", DEADLINE_S)
         yield
 
 

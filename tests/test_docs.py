@@ -285,7 +285,7 @@ def run(*arguments, python=sys.executable, **more):
         [python, *arguments],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
         env=environment(**more),
     )

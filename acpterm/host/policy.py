@@ -55,8 +55,9 @@ class EndsAll(Protocol):
         """Start to end all programs of this daemon, which is about to end; do not wait."""
 
 
-# How long a thread has to return what it has found by then, in seconds.
-_RETURN_S: Final = 0.1
+# How long a thread has to return what it has found by then, in seconds. Only one that hangs in a
+# file system takes all of it. With less, a busy machine asks although the thread was in time.
+_RETURN_S: Final = 1.0
 # Of their own: threads that hang in a file system stay, and other work needs threads, too.
 _threads: Final = trio.CapacityLimiter(16)
 

@@ -274,6 +274,10 @@ async def time_out(demo: Demo) -> None:
     try:
         done, _ = await asyncio.wait([waiting], timeout=1)
         running = still_running(demo.directory)
+        begun = loop.time()  # a busy machine takes longer
+        while not done and len(running) != 3 and loop.time() - begun < 20:
+            done, _ = await asyncio.wait([waiting], timeout=0.05)
+            running = still_running(demo.directory)
         good = not done and len(running) == 3
         demo.check("after a second its three processes run", good, running)
         started = loop.time()
@@ -345,7 +349,7 @@ async def daemon(directory: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proc
             env=env,
         )
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not path.exists():
                 if process.returncode is not None:
                     raise OSError(f"the daemon did not start: {log.read_text()}")

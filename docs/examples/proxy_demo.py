@@ -195,7 +195,7 @@ async def prompt(demo: Demo) -> None:
         capture_output=True,
         text=True,
         cwd=demo.directory,
-        timeout=30,
+        timeout=60,
     )
     for line in done.stdout.splitlines():
         demo.console.print(f"   {line}", markup=False)

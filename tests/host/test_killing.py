@@ -277,10 +277,10 @@ async def test_program_that_ignores_sigterm_is_killed_after_the_grace(
 )
 @pytest.mark.parametrize("method", ["kill", "release"])
 async def test_kill_and_release_respond_within_half_a_second(agent, tmp_path, method, name):
-    # The machine may be busy: take the best of three.
+    # The machine may be busy: take the best of ten.
     best = 10.0
     count, line = TREES[name]
-    for turn in range(3):
+    for turn in range(10):
         directory = tmp_path / str(turn)
         directory.mkdir()
         terminal = await agent.create(SAY + line, cwd=str(directory))

@@ -15,9 +15,11 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
+from tests.support.depth import DEADLINE_S
+
 CHROMIUM = shutil.which("chromium")
 _ARGUMENTS = ["--no-sandbox"] if os.geteuid() == 0 else []
-_TIMEOUT_MS = 20_000
+_TIMEOUT_MS = 2000 * DEADLINE_S
 _EXPECTED = (
     "WebSocket connection to ",
     "Failed to load resource: the server responded with a status of 401",
@@ -59,7 +61,9 @@ class Visitor:
 def chromium() -> Iterator[Browser]:
     """Run chromium, without a window, until the end of the block."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=_ARGUMENTS, timeout=_TIMEOUT_MS
+        )
         try:
             yield browser
         finally:

@@ -25,7 +25,7 @@ from tests.support.starting import ACPTERM
 
 # Time for an agent to start and finish its turn, and for all processes to be gone.
 TURN_TIMEOUT_S = 60
-EXIT_TIMEOUT_S = 15
+EXIT_TIMEOUT_S = 30
 _MARK = "INTEROP_RUN"
 # The prefix of the lines of a terminal in the output of `acpterm prompt`.
 _BAR = "  │ "
