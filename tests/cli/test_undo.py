@@ -14,6 +14,7 @@ from acpterm.config import undo_dir
 from acpterm.config.profiles import Kind
 from acpterm.host import snapshots
 from acpterm.host.agent import gate
+from acpterm.host.snapshots import FILES_ONLY
 from acpterm.undo.store import Store
 from tests.support import connector
 from tests.support.agent import agent_at
@@ -352,16 +353,19 @@ async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkey
 
 
 @pytest.mark.parametrize(
-    ("kind", "unkept", "expected"),
+    ("kind", "unkept", "expected", "can_undo"),
     [
-        (Kind.WORK, "", "; acpterm undo can bring back its directory"),
-        (None, "", "; acpterm undo can bring back its directory"),
-        (Kind.REMOTE, "", ""),
-        (Kind.WORK, "no git", "; no undo: no git"),
-        (Kind.WORK, None, ""),
-        (Kind.WORK, snapshots.FILES_ONLY, f"; acpterm undo can bring back {snapshots.FILES_ONLY}"),
-        (Kind.WORK, snapshots.BUSY, "; its snapshot for acpterm undo is not complete yet"),
+        (Kind.WORK, "", "; acpterm undo can bring back its directory", True),
+        (Kind.HISTORY, "", "; acpterm undo can bring back its directory", True),
+        (None, "", "; acpterm undo can bring back its directory", True),
+        (Kind.REMOTE, "", "", False),
+        (Kind.WORK, "no git", "; no undo: no git", False),
+        (Kind.WORK, None, "", False),
+        (Kind.WORK, FILES_ONLY, f"; acpterm undo can bring back {FILES_ONLY}", True),
+        (Kind.HISTORY, FILES_ONLY, f"; acpterm undo can bring back {FILES_ONLY}", False),
+        (Kind.WORK, snapshots.BUSY, "; its snapshot for acpterm undo is not complete yet", False),
     ],
 )
-def test_a_question_says_whether_there_is_a_way_back(kind, unkept, expected):
+def test_a_question_says_whether_there_is_a_way_back(kind, unkept, expected, can_undo):
     assert gate._way_back(kind, unkept) == expected
+    assert gate._can_undo(kind, unkept) == can_undo

@@ -226,6 +226,7 @@ class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
     prefix: list[str] | None = None
     fingerprint: bytes
     asked_time: float
+    can_undo: bool = False
     deadline_at: float | None = None
     """The time at which the command is refused without an answer; None for never."""
     answer: Answer | None = None
