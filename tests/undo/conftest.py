@@ -51,6 +51,12 @@ class Project:
             found = plan(self.store, kept, target)
             return found, apply(self.store, found)
 
+    def restored(self, target):
+        """Undo without failures; return the state."""
+        _, failures = self.undo(target)
+        assert not failures
+        return self.state()
+
     def state(self):
         """Return the type, mode and content of each path, without objects, and what git says."""
         found = {}

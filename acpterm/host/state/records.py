@@ -335,8 +335,9 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """Whether the terminal is forgotten when its program exits."""
     recorded: RecordingRecord | None = None
     """The progress of the recording; None if the recording has ended."""
-    unkept: str = ""
-    """Why `acpterm undo` cannot bring back what was there before the program."""
+    unkept: str | None = None
+    """Why `acpterm undo` cannot bring back what was there before the program; "" if it can, and
+    None if it need not."""
     provider: str = "local"
     """The name of the provider that runs the program."""
     isolation: Isolation = "none"
@@ -370,6 +371,11 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
             view=self.view,
             remote=remote,
         )
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether `acpterm undo` can bring back what was there before the program."""
+        return self.unkept is not None and not self.unkept
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):
