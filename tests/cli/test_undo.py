@@ -70,6 +70,21 @@ async def test_undo_shows_asks_restores_and_is_undone(path, project, state):
     assert (project / "new").is_dir()
 
 
+async def test_an_undo_is_in_the_audit_log_also_without_a_daemon(path, project, state):
+    _, out, _ = await undo(path, "--keep", "--json", cwd=project, **state)
+    kept = json.loads(out)["id"]
+    (project / "a.py").write_text("two\n")
+    await undo(path, "--yes", cwd=project, **state)
+
+    _, out, _ = await run(path, "audit", "--json", "--event", "undo", **state)
+
+    entry = json.loads(out)
+    assert (entry["by"], entry["directory"]) == ("user", str(project))
+    assert (entry["snapshot"], entry["changes"], entry["failures"]) == (kept, 1, 0)
+    _, out, _ = await run(path, "audit", **state)
+    assert out.rstrip().endswith(f"{project}  to {kept}  (1 change, 0 failures)")
+
+
 async def test_undo_lists_snapshots_and_restores_the_one_of_a_time(path, project, state):
     ids = []
     for number in range(3):
@@ -185,6 +200,32 @@ async def test_an_agents_command_is_undone_by_its_terminal(tmp_path, project, st
 
         assert (status, err) == (0, "")
         assert (project / "a.py").read_text() == "one\n"
+
+
+@pytest.mark.long
+async def test_a_released_terminal_is_undone_as_long_as_its_snapshot_exists(
+    tmp_path, project, state
+):
+    env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="open")
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        # On a busy machine a command begins before its snapshot is complete.
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                lost = await agent.create_ended("rm a.py", cwd=str(project))
+                _, out, _ = await run(path, "inspect", lost, **state)
+                if "not to before this command" not in out:
+                    break
+                (project / "a.py").write_text("one\n")
+        assert f"undo            acpterm undo {lost}\n" in out
+        await agent.release(lost)
+        status, _, err = await run(path, "undo", lost.removeprefix("term_"), "--yes", **state)
+    assert (status, err) == (0, "")
+    assert (project / "a.py").read_text() == "one\n"
+    # The daemon has ended.
+    (project / "a.py").unlink()
+    status, _, err = await run(path, "undo", lost, "--yes", **state)
+    assert (status, err) == (0, "")
+    assert (project / "a.py").read_text() == "one\n"
 
 
 @pytest.mark.long
