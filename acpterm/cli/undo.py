@@ -249,7 +249,8 @@ def _running(daemon: ChosenDaemon, root: str) -> list[TerminalInfo]:
         for info in (listed.terminals if listed else ())
         if info.state == "running" or background_number(info)
     }
-    inside = below(root, {name: info.cwd for name, info in found.items()})
+    places = {name: info.cwd for name, info in found.items()}
+    inside = below(root, places, os.path.realpath)
     return [found[name] for name in inside]
 
 

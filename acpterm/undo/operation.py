@@ -119,9 +119,7 @@ def shown(store: Store, found: Plan) -> dict[str, Any]:
     }
 
 
-def below(
-    root: str, directories: Mapping[str, str], resolve: Callable[[str], str] = os.path.realpath
-) -> list[str]:
+def below(root: str, directories: Mapping[str, str], resolve: Callable[[str], str]) -> list[str]:
     """Return the names of the directories that are `root` or below it."""
     inside = os.path.join(root, "")
     return [

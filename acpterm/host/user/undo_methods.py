@@ -1,6 +1,7 @@
 """The handlers of the user's methods of `acpterm undo`. Each works in a process of its own."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -69,7 +70,7 @@ async def _writers(user: UserConnection, root: str) -> list[str]:
     }
 
     with trio.move_on_after(_RESOLVE_S):
-        work = partial(below, root, places)
+        work = partial(below, root, places, os.path.realpath)
         return await run_blocking(work, abandon_on_cancel=True, limiter=_resolving)
     # What cannot be resolved is taken as it is.
     return below(root, places, str)
