@@ -263,8 +263,8 @@ async def test_a_command_that_overtakes_its_snapshot_has_no_way_back(tmp_path, p
     if "during a command" in listed:
         assert "there is no way back to before the command" in undone.err
         assert "there is no earlier snapshot" in newest.err
-    else:  # a fast machine
-        assert "Restored" in undone.out
+    else:  # a fast machine, or one on which the daemon heard too late that it was complete
+        assert "Restored" in undone.out + newest.out
         assert len(os.listdir(project)) == 301
 
 
