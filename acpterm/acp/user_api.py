@@ -129,7 +129,7 @@ class TerminalInfo(Wire):
     level: str | None = None
     loss: str | UnsetType = UNSET
     unkept: str | UnsetType = UNSET
-    can_undo: bool = False
+    can_undo: bool | UnsetType = UNSET
     unenforced_limits: list[str] | UnsetType = UNSET
     hides_input: bool = False
     stopped: StoppedProgram | UnsetType = UNSET
