@@ -35,9 +35,9 @@ _PATHS_MAX: Final = 256
 
 Findings: TypeAlias = Mapping[Loss, Finding]
 Where: TypeAlias = Literal["here", "isolated", "elsewhere"]
-T_co = TypeVar("T_co", covariant=True)
 """Where a command runs: with the files of this machine; in a sandbox or container, where it cannot
 change other files of the user than the session's; or on another host, of which nothing is known."""
+T_co = TypeVar("T_co", covariant=True)
 
 _DEFAULT_BRANCHES: Final = frozenset(("main", "master", "trunk"))
 # Files that can be made again.
