@@ -125,6 +125,10 @@ async def test_logs_and_wait_continue_without_duplicates_after_a_takeover(tmp_pa
             running(tmp_path, path, "events", "--json") as events,
         ):
             await commands_are_connected(path, 4)
+            # On a busy machine it is connected long before it has asked for the events.
+            with trio.fail_after(DEADLINE_S):
+                while not events.out:
+                    await run(path, "run", "-d", "true")
             await run(path, "send", "n", "go", "--enter")
             await poll(lambda: "line 3\n" in logs.out)
             await kill_worker(path)
