@@ -35,10 +35,13 @@ class Process:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without settings of acpterm and CI, updated by `more`."""
+    """Return this process's environment without settings of acpterm and CI, updated by `more`.
+
+    Daemons take no snapshots by default: a process for each command that may change something.
+    """
     names = [name for name in os.environ if name != "CI" and not name.startswith("ACPTERM_")]
     env = {name: os.environ[name] for name in names}
-    return env | more
+    return env | {"ACPTERM_UNDO": "false"} | more
 
 
 @asynccontextmanager

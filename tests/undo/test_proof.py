@@ -166,7 +166,11 @@ def can_sandbox():
     [
         pytest.param(LINES[::16], 100, 15, id="some", marks=pytest.mark.long),
         pytest.param(
-            LINES, 20_000, 400, id="all", marks=[pytest.mark.exhaustive, pytest.mark.timeout(3600)]
+            LINES,
+            20_000,
+            400,
+            id="all",
+            marks=[pytest.mark.long, pytest.mark.exhaustive, pytest.mark.timeout(3600)],
         ),
     ],
 )
