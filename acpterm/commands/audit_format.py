@@ -22,12 +22,7 @@ _ID: Final = 8
 # name, and the session is left out.
 _WIDE: Final = 120
 _NARROW_AGENT: Final = 10
-_UNITS: Final = {
-    "bytes": ("byte", "bytes"),
-    "lost": ("entry", "entries"),
-    "changes": ("change", "changes"),
-    "failures": ("failure", "failures"),
-}
+_UNITS: Final = {"bytes": ("byte", "bytes"), "lost": ("entry", "entries")}
 # An event of another version of acpterm.
 _OTHER: Final = EventKind("")
 

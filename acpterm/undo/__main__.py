@@ -57,8 +57,7 @@ def _plan(store: Store, before: str | None = None) -> dict[str, Any]:
 
 
 def _restore(store: Store, target: str, digest: str) -> dict[str, Any]:
-    changes, failures = restore(store, target, digest)
-    return {"directory": store.root, "changes": changes, "failures": failures}
+    return {"directory": store.root, "failures": restore(store, target, digest)}
 
 
 _WORKS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
