@@ -35,13 +35,10 @@ class Process:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without settings of acpterm and CI, updated by `more`.
-
-    Daemons take no snapshots by default: a process for each command that may change something.
-    """
+    """Return this process's environment without settings of acpterm and CI, updated by `more`."""
     names = [name for name in os.environ if name != "CI" and not name.startswith("ACPTERM_")]
     env = {name: os.environ[name] for name in names}
-    return env | {"ACPTERM_UNDO": "false"} | more
+    return env | more
 
 
 @asynccontextmanager

@@ -6,15 +6,7 @@ import time
 import pytest
 
 from acpterm.undo.store import Store
-from tests.support.daemon import blocking_daemon
 from tests.support.depth import DEADLINE_S
-
-
-@pytest.fixture
-def daemon(tmp_path):
-    variables = {"ACPTERM_UNDO": "true", "XDG_STATE_HOME": str(tmp_path / "state")}
-    with blocking_daemon(tmp_path / "daemon", **variables) as running:
-        yield running
 
 
 @pytest.fixture
