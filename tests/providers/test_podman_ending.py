@@ -48,8 +48,9 @@ async def test_killed_program_may_clean_up_before_it_ends(provider, workspace):
         await ready(terminal)
         terminal.kill(EndedBy.AGENT)
         status = await terminal.wait_exited()
-        # Just after the start, podman does not handle signals yet, and dies of the signal itself.
-        assert status.code == 7 or status.signal == "SIGTERM"
+        # Just after the start, podman does not handle signals yet, and dies of the signal itself. On a
+        # busy machine it may not find the exit status of the container, and exits with 127.
+        assert status.code in (7, 127) or status.signal == "SIGTERM"
         assert status.ended_by == EndedBy.AGENT
         pool.release(terminal, EndedBy.AGENT)
         await terminal.wait_closed()
