@@ -261,8 +261,8 @@ def cpu_seconds(work) -> float:
 
 @pytest.mark.long
 def test_start_takes_little_time_and_memory(tmp_path):
-    # Processor time, since other processes may keep this one waiting. The least of some runs of each,
-    # by turns: on a busy machine a run costs up to twice as much.
+    # Processor time, since other processes may keep this one waiting. The least of some runs of
+    # each, by turns: on a busy machine a run costs up to twice as much.
     def start() -> None:
         with spawn(tmp_path, str(tmp_path / "none.sock")) as process:
             assert process.communicate(INITIALIZE, timeout=30)[0]
