@@ -48,8 +48,8 @@ async def test_killed_program_may_clean_up_before_it_ends(provider, workspace):
         await ready(terminal)
         terminal.kill(EndedBy.AGENT)
         status = await terminal.wait_exited()
-        # Just after the start, podman does not handle signals yet, and dies of the signal itself. On
-        # a busy machine it may not find the exit status of the container, and exits with 127.
+        # Just after the start, podman does not handle signals yet, and dies of the signal itself.
+        # On a busy machine it may not find the exit status of the container, and exits with 127.
         assert status.code in (7, 127) or status.signal == "SIGTERM"
         assert status.ended_by == EndedBy.AGENT
         pool.release(terminal, EndedBy.AGENT)
