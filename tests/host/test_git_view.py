@@ -19,7 +19,6 @@ from tests.support.cases import each_case
 def git(tmp_path, monkeypatch):
     """Return a function that runs git in `work`, a repository with a changed `a`."""
     monkeypatch.setattr(loss_facts, "TEMPORARY", ("/nowhere",))
-    monkeypatch.setattr(loss_facts, "FACTS_S", 60.0)
     work = tmp_path / "work"
     env = {
         "PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1",

@@ -30,8 +30,6 @@ GUARDED = BUILTIN["guarded"]
 def repository(tmp_path, monkeypatch):
     """Return a clone whose `a.py`, `b.py` are changed, `new.txt` is untracked, `x.log` ignored."""
     monkeypatch.setattr(loss_facts, "TEMPORARY", ("/nowhere",))
-    # The machine may be busy.
-    monkeypatch.setattr(loss_facts, "FACTS_S", 60.0)
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     (tmp_path / ".gitconfig").write_text(
         "[user]\nname = x\nemail = x@x\n[alias]\nst = status\nwipe = checkout -- .\n"

@@ -57,7 +57,6 @@ def judged() -> Iterator[Lines]:
     base = tempfile.mkdtemp(prefix="acpterm-", dir=memory if Path(memory).is_dir() else None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loss_facts, "TEMPORARY", ("/tmp", "/private/tmp"))
-        patch.setattr(loss_facts, "FACTS_S", 30.0)
         yield Lines(prepare(Path(base)))
     shutil.rmtree(base)
 
