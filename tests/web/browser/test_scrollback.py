@@ -54,6 +54,36 @@ def test_find_counts_every_match_of_what_is_retained(page, create, daemon, end):
     page.until_drawn("995")
 
 
+SEARCH = """async () => {
+  const { SearchBar } = await import("/assets/js/search.js");
+  const bar = document.body.appendChild(document.createElement("div"));
+  const matches = {
+    find: () => new Promise((end) => { window.end = end; }), nearest: () => 0, clear() {},
+    show: () => { window.shown += 1; }, onChange: (fn) => { window.change = fn; return () => {}; },
+  };
+  window.shown = 0;
+  window.search = new SearchBar(bar, () => matches, () => {});
+}"""
+
+
+def test_find_shows_the_match_of_a_search_in_which_output_arrives(page):
+    page.page.clock.install()
+    page.page.evaluate(SEARCH)
+    page.page.evaluate("search.open('first')")
+    page.page.evaluate("end(5)")
+    assert page.page.evaluate("shown") == 1
+    page.page.locator("body > [role=search] input[type=search]").fill("second")
+    page.page.clock.run_for(300)
+    page.page.evaluate("change()")
+    # Longer than until it would count again.
+    page.page.clock.run_for(600)
+    page.page.evaluate("end(1)")
+    assert page.page.evaluate("shown") == 2
+    page.page.clock.run_for(600)
+    page.page.evaluate("end(1)")
+    assert page.page.evaluate("shown") == 2
+
+
 def test_find_searches_the_text_in_text(page, create, daemon):
     terminal = create("sh", "-c", "echo a needle; seq 1000; sleep 1000")
     daemon.run("wait", terminal, "--for", "1000", "--timeout", "60")

@@ -23,7 +23,9 @@ export class SearchBar {
     this._matches = null;
     this._index = -1;
     this._count = 0;
+    // The numbers of the newest search, and of the one that has ended last.
     this._finding = 0;
+    this._found = 0;
     const button = (text, label, run) => el("button", { class: "button", type: "button", "aria-label": label, title: label, onclick: run }, text);
     const option = () => el("input", { type: "checkbox", onchange: () => this._find() });
     this._input = el("input", {
@@ -92,12 +94,13 @@ export class SearchBar {
     this._clear();
   }
 
-  /** While output arrives, count again now and then. */
+  /** While output arrives, count again now and then, but let a search that runs end and show its match. */
   _changed() {
     if (!this._input.value) return;
     this._output ??= setTimeout(() => {
       this._output = undefined;
-      this._find({ isKept: true });
+      if (this._found < this._finding) this._changed();
+      else this._find({ isKept: true });
     }, OUTPUT_MS);
   }
 
@@ -117,10 +120,12 @@ export class SearchBar {
       pattern = patternOf(value, this._isCase.checked, this._isRegex.checked);
     } catch {
       setText(this._result, "not a regular expression");
+      this._found = mine;
       return;
     }
     const count = await this._matches.find(pattern);
     if (mine !== this._finding) return;
+    this._found = mine;
     const hadNone = this._count === 0;
     this._count = count;
     if (!isKept || hadNone) this._index = this._matches.nearest();
