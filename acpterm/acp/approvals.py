@@ -41,7 +41,8 @@ class ApprovalInfo(Wire):
     `reason` says why the user is asked. `prefix` has the first words of the command: an answer with
     the scope `always` applies to commands with the same `prefix`. `prefix` is null if the command
     cannot be allowed always. Without an answer within `remaining_ms`, the command is refused.
-    `remaining_ms` is null if there is no time limit.
+    `remaining_ms` is null if there is no time limit. `can_undo` says whether ``acpterm undo`` can
+    bring back the files that the command may lose.
     """
 
     approval_id: str
@@ -55,6 +56,7 @@ class ApprovalInfo(Wire):
     prefix: list[str] | None
     asked_at: int
     remaining_ms: int | None
+    can_undo: bool = False
 
 
 class ApprovalAnswer(Wire):

@@ -86,6 +86,11 @@ EVENTS: Final[Mapping[str, EventKind]] = {
     "untoken": EventKind("The user removes an agent's bearer token."),
     "login": EventKind("A browser logs in, as the user or with a share."),
     "logout": EventKind("A browser logs out."),
+    "undo": EventKind(
+        "The user brings a directory back to a snapshot.",
+        "{directory}  to {snapshot}  ({changes}, {failures})",
+        "yellow",
+    ),
     "gap": EventKind(
         "Entries are missing: how many, from when to when, and why.",
         "{lost} lost from {from} to {to}: {reason}",
@@ -156,6 +161,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
         Meta(title="What the command had left running and was ended: names and pids."),
     ] = None
     bytes: Annotated[Number, Meta(title="Number of bytes typed.")] = None
+    snapshot: Annotated[Text, Meta(title="Id of the snapshot that an undo restored.")] = None
+    changes: Annotated[Number, Meta(title="Number of changes that an undo was to make.")] = None
+    failures: Annotated[Number, Meta(title="Number of those that it could not make.")] = None
     since: Annotated[Text, Meta(title="Start of a gap.")] = msgspec.field(default=None, name="from")
     to: Annotated[Text, Meta(title="End of a gap.")] = None
     lost: Annotated[Number, Meta(title="Number of entries that a gap lost.")] = None

@@ -94,6 +94,8 @@ def _judged(info: TerminalInfo) -> Iterator[tuple[str, str]]:
         yield "loses", info.loss
     if info.unkept is not UNSET:
         yield "undo", f"not to before this command: {summary_line(info.unkept)}"
+    if info.can_undo is True:
+        yield "undo", f"acpterm undo {summary_line(info.terminal_id)}"
 
 
 def _past(info: TerminalInfo) -> Iterator[tuple[str, str]]:

@@ -3,10 +3,12 @@
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import click
+import msgspec
 from msgspec import UNSET
 
 from acpterm.acp.user_api import (
@@ -17,16 +19,22 @@ from acpterm.acp.user_api import (
     StatusResponse,
     TerminalInfo,
 )
+from acpterm.audit.entry import Entry, time_text
+from acpterm.audit.writer import AuditWriter, Batch
 from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import absolute, fail, json_option, require_user
 from acpterm.cli._output import echo, echo_once, json_text
 from acpterm.cli._params import complete_terminal, parse_time
+from acpterm.commands.blocking_client import BlockingClient
 from acpterm.commands.format import ago, background_number, summary_line, title
-from acpterm.config import agent_socket, undo_dir
+from acpterm.config import Settings, agent_socket, audit_dir, undo_dir
 from acpterm.config.paths import daemons_environment
+from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
+from acpterm.runtime.redaction import redact
 from acpterm.runtime.sanitize import escape_invisible_text
 from acpterm.undo.operation import (
     SHOWN_MAX,
+    below,
     diff,
     digest_of,
     find_store,
@@ -39,6 +47,7 @@ from acpterm.undo.operation import (
 from acpterm.undo.restore import Plan
 from acpterm.undo.scan import UnkeptError
 from acpterm.undo.store import Store
+from acpterm.undo.terminals import find
 
 _ID: Final = re.compile(r"\d{13}", re.ASCII)
 
@@ -85,24 +94,36 @@ def command(
     could not be restored, or if acpterm itself runs in an agent's terminal.
     """
     require_user(daemon.config, "restores files")
-    info, before = _when(when, daemon)
+    status = daemon.request_running("status", NoParams(), StatusResponse)
+    environment = daemons_environment(agent_socket(daemon.settings()))
+    stores = (status and status.undo_dir) or undo_dir(environment)
+    place, before = _when(when, stores, daemon)
     try:
-        store = find_store(_stores(daemon), info.cwd if info else absolute(directory or "."))
+        store = find_store(stores, place or absolute(directory or "."))
         if lists:
             _list(store, as_json)
         elif keeps:
             _keep(store, as_json)
         else:
-            _undo(store, before, daemon, patch=patch, yes=yes, as_json=as_json)
+            log = status.audit_dir if status else _audit_dir(daemon.settings(), environment)
+            _undo(store, before, daemon, log, patch=patch, yes=yes, as_json=as_json)
     except UnkeptError as error:
         fail(str(error))
 
 
-def _stores(daemon: ChosenDaemon) -> str:
-    status = daemon.request_running("status", NoParams(), StatusResponse)
-    if status is not None and status.undo_dir is not None:
-        return status.undo_dir
-    return undo_dir(daemons_environment(agent_socket(daemon.settings())))
+def _audit_dir(settings: Settings, environment: Mapping[str, str]) -> str | None:
+    return audit_dir(settings, environment) if settings.audit else None
+
+
+def _record(daemon: ChosenDaemon, log: str, entry: Entry) -> None:
+    """Write an entry of the audit log, which several processes may write."""
+    settings = daemon.settings()
+    batch = Batch([msgspec.json.encode(entry) + b"\n"])
+    file = AuditWriter(log, file_bytes=settings.audit_file_bytes, files=settings.audit_files)
+    try:
+        file.append(batch)
+    except OSError as error:
+        click.echo(f"acpterm: not in the audit log: {error.strerror}", err=True)
 
 
 def _keep(store: Store, as_json: bool) -> None:
@@ -124,6 +145,7 @@ def _undo(
     store: Store,
     before: float | None,
     daemon: ChosenDaemon,
+    log: str | None,
     *,
     patch: bool,
     yes: bool,
@@ -137,7 +159,20 @@ def _undo(
     if found.changes and not as_json and not yes:
         click.confirm("Restore this?", abort=True)
     if found.changes and (yes or not as_json):
-        failures = restore(store, found.target.id, digest_of(found))
+        changes, failures = restore(store, found.target.id, digest_of(found))
+        if log is not None:
+            entry = Entry(
+                time=time_text(time.time()),
+                event="undo",
+                worker=os.getpid(),
+                seq=1,
+                by="user",
+                directory=redact(named(os.fsencode(store.root))),
+                snapshot=found.target.id,
+                changes=changes,
+                failures=len(failures),
+            )
+            _record(daemon, log, entry)
     if as_json:
         echo_once(json_text(_as_json(store, found, running, failures, restored=yes)))
     else:
@@ -153,8 +188,8 @@ def _undo(
     raise SystemExit(1 if failures else 0)
 
 
-def _when(when: str | None, daemon: ChosenDaemon) -> tuple[TerminalInfo | None, float | None]:
-    """Return the terminal, if one is meant, and the time before which the snapshot was taken."""
+def _when(when: str | None, stores: str, daemon: ChosenDaemon) -> tuple[str | None, float | None]:
+    """Return the directory of the terminal, if one is meant, and when its command, or TIME, was."""
     if when is None:
         return None, None
     if _ID.fullmatch(when):
@@ -162,6 +197,14 @@ def _when(when: str | None, daemon: ChosenDaemon) -> tuple[TerminalInfo | None, 
     try:
         return None, parse_time(when, time.time())
     except (ValueError, OverflowError):
+        info = daemon.call_running(partial(_terminal, when))
+    if info is None:
+        # It was released, or the daemon has ended.
+        known = find(stores, when)
+        if len(known) > 1:
+            fail(f"{when!r} is the beginning of {len(known)} terminals' ids: give more of it")
+        if known:
+            return known[0].directory, known[0].time
         info = daemon.request("terminal/get", GetRequest(when), TerminalInfo)
     if isinstance(info.host, str):
         fail(f"terminal {when!r} runs on {info.host}: only directories of this host are kept")
@@ -170,7 +213,16 @@ def _when(when: str | None, daemon: ChosenDaemon) -> tuple[TerminalInfo | None, 
             f"there is no way back to before the command of {when!r}: {info.unkept}; earlier "
             "snapshots: acpterm undo --list"
         )
-    return info, info.created_at / 1000
+    return info.cwd, info.created_at / 1000
+
+
+def _terminal(name: str, client: BlockingClient) -> TerminalInfo | None:
+    try:
+        return client.call("terminal/get", GetRequest(name), TerminalInfo)
+    except RpcError as error:
+        if error.code == RESOURCE_NOT_FOUND:
+            return None
+        raise
 
 
 def _list(store: Store, as_json: bool) -> None:
@@ -192,13 +244,14 @@ def _list(store: Store, as_json: bool) -> None:
 def _running(daemon: ChosenDaemon, root: str) -> list[TerminalInfo]:
     """Return the terminals in which something runs that may write in the directory."""
     listed = daemon.request_running("terminal/list", ListRequest(), ListResponse)
-    inside = os.path.join(root, "")
-    return [
-        info
+    found = {
+        info.terminal_id: info
         for info in (listed.terminals if listed else ())
-        if (info.state == "running" or background_number(info))
-        and os.path.join(os.path.realpath(info.cwd), "").startswith(inside)
-    ]
+        if info.state == "running" or background_number(info)
+    }
+    places = {name: info.cwd for name, info in found.items()}
+    inside = below(root, places, os.path.realpath)
+    return [found[name] for name in inside]
 
 
 def _text(store: Store, found: Plan, running: Sequence[TerminalInfo], patch: bool) -> str:

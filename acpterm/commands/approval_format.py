@@ -73,7 +73,8 @@ def keys_line(info: ApprovalInfo) -> str:
     always = (
         "" if info.prefix is None else f", a always allows {summary_line(' '.join(info.prefix))}"
     )
-    return f"\a          {short_id(info.approval_id)}: y allows, n refuses{always}"
+    back = " (acpterm undo brings the files back)" if info.can_undo else ""
+    return f"\a          {short_id(info.approval_id)}: y allows{back}, n refuses{always}"
 
 
 def closed_line(withdrawn: WithdrawnNotification) -> str:

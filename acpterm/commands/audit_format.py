@@ -22,7 +22,12 @@ _ID: Final = 8
 # name, and the session is left out.
 _WIDE: Final = 120
 _NARROW_AGENT: Final = 10
-_UNITS: Final = {"bytes": ("byte", "bytes"), "lost": ("entry", "entries")}
+_UNITS: Final = {
+    "bytes": ("byte", "bytes"),
+    "lost": ("entry", "entries"),
+    "changes": ("change", "changes"),
+    "failures": ("failure", "failures"),
+}
 # An event of another version of acpterm.
 _OTHER: Final = EventKind("")
 

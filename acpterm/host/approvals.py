@@ -70,6 +70,7 @@ def approval_info(question: Question) -> ApprovalInfo:
         prefix=None if question.prefix is None else list(question.prefix),
         asked_at=round(1000 * question.asked_time),
         remaining_ms=None if remaining is None else round(1000 * remaining),
+        can_undo=question.can_undo,
     )
 
 

@@ -35,9 +35,9 @@ _PATHS_MAX: Final = 256
 
 Findings: TypeAlias = Mapping[Loss, Finding]
 Where: TypeAlias = Literal["here", "isolated", "elsewhere"]
-T_co = TypeVar("T_co", covariant=True)
 """Where a command runs: with the files of this machine; in a sandbox or container, where it cannot
 change other files of the user than the session's; or on another host, of which nothing is known."""
+T_co = TypeVar("T_co", covariant=True)
 
 _DEFAULT_BRANCHES: Final = frozenset(("main", "master", "trunk"))
 # Files that can be made again.
@@ -235,6 +235,15 @@ class LossFacts:
             form = "--format=%(refname:short)"
             names = tuple(self._git(directory, "for-each-ref", form, "refs/heads") or ())
         return tuple(one for one in names if self._is_only_on(directory, one))
+
+    def moved(self, directory: str, operands: tuple[str, ...]) -> Finding:
+        name, target = operands
+        left = self._git(
+            directory, "rev-list", "--max-count=1", f"refs/heads/{name}", "--not",
+            "--end-of-options", _commit(target), "--",
+        )  # fmt: skip
+        # Where it is only moved ahead, nothing is lost.
+        return () if left == [] else self.branches(directory, (name,))
 
     def _is_only_on(self, directory: str, name: str) -> bool:
         found = self._git(
@@ -450,6 +459,7 @@ _FACTS: Final[Mapping[Need, Callable[[LossFacts, str, tuple[str, ...]], Finding]
     Need.DELETED: LossFacts.deleted,
     Need.MANY: LossFacts.many,
     Need.MISSING: LossFacts.missing,
+    Need.MOVED: LossFacts.moved,
     Need.OVERWRITTEN: LossFacts.overwritten,
     Need.PUSHED: LossFacts.pushed,
     Need.RESET: LossFacts.reset,

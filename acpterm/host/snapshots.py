@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -28,6 +29,7 @@ from acpterm.providers.provider import is_place
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.runtime.threads import run_blocking
 from acpterm.undo.scan import UnkeptError, root_of
+from acpterm.undo.terminals import Known, note
 
 DELAY_MAX_S: Final = 0.3
 # What cannot be kept is not tried before each command.
@@ -113,6 +115,15 @@ class Snapshots:
             if root is None or _overlaps(root, other):
                 running.mark()
         return why
+
+    def note(self, known: Known) -> None:
+        """Let `acpterm undo` know a terminal after its release, too."""
+        self._start_task(self._note, known)
+
+    async def _note(self, known: Known) -> None:
+        work = partial(note, undo_dir(), known)
+        with suppress(OSError):
+            await run_blocking(work, abandon_on_cancel=True, limiter=_threads)
 
     async def _keep(self, directory: str, max_s: float) -> tuple[str | None, str]:
         root = None

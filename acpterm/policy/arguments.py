@@ -5,7 +5,6 @@ command, lose data, change its configuration, or write outside of the working di
 text if they are safe. `unsafe_argument` selects the check by the name of the program.
 """
 
-import itertools
 import os.path
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,41 +12,11 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from acpterm.config.profiles import PROJECT_COMMANDS
-from acpterm.policy.losses.table import SECRET
+from acpterm.policy.losses.arguments import given_option, operands_of
+from acpterm.policy.losses.table import listed_paths, listed_words
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 Check: TypeAlias = Callable[[Sequence[str]], str]
-
-
-def _matching_option(
-    arguments: Sequence[str], letters: str, names: Sequence[str], values: str = ""
-) -> str:
-    """Return the first argument that is, or may be read as, one of the given options; else ""."""
-    # getopt_long(3) accepts abbreviations. `values` are other letters, whose value is skipped;
-    # after an option, `--` may be its value and so does not end the options.
-    skip = False
-    for before, argument in itertools.pairwise(("", *arguments)):
-        if skip:
-            skip = False
-            continue
-        if argument == "--" and not before.startswith("-"):
-            break
-        if argument.startswith("--"):
-            if _is_long(argument, names):
-                return argument
-        elif argument.startswith("-"):
-            for at, letter in enumerate(argument[1:], 2):
-                if letter in letters:
-                    return argument
-                if letter in values:
-                    skip = at == len(argument)
-                    break
-    return ""
-
-
-def _is_long(argument: str, names: Sequence[str]) -> bool:
-    given = argument.partition("=")[0]
-    return given != "--" and any(name.startswith(given) for name in names)
 
 
 def _because(argument: str) -> str:
@@ -59,18 +28,9 @@ def _is_outside(path: str) -> bool:
     return path.startswith(("/", "~")) or ".." in path.split("/")
 
 
-_UNIQ_VALUES: Final = frozenset(("-f", "-s", "-w"))
-
-
 def _uniq(arguments: Sequence[str]) -> str:
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    operands = [
-        one
-        for before, one in itertools.pairwise(("", *arguments[:end]))
-        if before not in _UNIQ_VALUES and (one == "-" or not one.startswith("-"))
-    ]
-    operands += arguments[end + 1 :]
-    return f"it writes {operands[1]}" if len(operands) > 1 else ""
+    output = operands_of(arguments, "fsw")[1:]
+    return f"it writes {output[0]}" if output else ""
 
 
 def _tee(arguments: Sequence[str]) -> str:
@@ -79,8 +39,6 @@ def _tee(arguments: Sequence[str]) -> str:
             if argument in ("-a", "-i", "-p", "--append", "--ignore-interrupts"):
                 continue
             return f"the option {argument} is not known"
-        if argument in ("/dev/null", "/dev/stdout", "/dev/stderr"):
-            continue
         if _is_outside(argument) or any(
             part.startswith(".") and part != "." for part in argument.split("/")
         ):
@@ -153,19 +111,6 @@ def _awk(arguments: Sequence[str]) -> str:
     return ""
 
 
-_GIT_SAFE: Final = frozenset(
-    ("add", "am", "annotate", "apply", "archive", "blame", "branch", "bundle", "cat-file",
-     "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "checkout", "cherry",
-     "cherry-pick", "clone", "commit", "commit-tree", "count-objects", "describe", "diff",
-     "diff-files", "diff-index", "diff-tree", "fetch", "for-each-ref", "format-patch", "fsck",
-     "gc", "grep", "hash-object", "help", "init", "log", "ls-files", "ls-remote", "ls-tree",
-     "maintenance", "merge", "merge-base", "merge-file", "merge-tree", "mv", "name-rev", "notes",
-     "pack-objects", "patch-id", "pull", "push", "range-diff", "read-tree", "rebase",
-     "reflog", "remote", "repack", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog",
-     "show", "show-branch", "show-ref", "sparse-checkout", "stash", "status", "submodule",
-     "switch", "symbolic-ref", "tag", "var", "verify-commit", "verify-tag", "version",
-     "whatchanged", "worktree", "write-tree")
-)  # fmt: skip
 # Options that, with at least one command of git, execute a program, or write a file or a
 # configuration. They are unsafe with each command.
 _GIT_UNSAFE: Final = (
@@ -181,16 +126,12 @@ _GIT_OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
     "apply": ("", ("--directory", "--unsafe-paths"), "pC"),
     "archive": ("o", ("--remote",), ""),
     "branch": ("dDfmMC", ("--delete", "--force", "--move", "--edit-description"), "u"),
-    "checkout": ("f", ("--force",), "bB"),
     "clone": ("cu", ("--separate-git-dir", "--template"), "bjo"),
-    "commit": ("", (), "mFCctSuU"),
-    "commit-tree": ("", (), "mFpS"),
     "fetch": ("f", ("--force",), "jo"),
     "format-patch": ("o", (), "v"),
     "gc": ("", ("--prune",), ""),
     "grep": ("O", (), "efmABC"),
     "init": ("", ("--separate-git-dir", "--template"), "b"),
-    "ls-remote": ("", (), "o"),
     "mv": ("f", ("--force",), ""),
     "pull": ("f", ("--force",), "josX"),
     "push": ("fd", ("--force", "--force-with-lease", "--delete", "--mirror", "--prune"), "o"),
@@ -241,14 +182,12 @@ def _git(arguments: Sequence[str]) -> str:  # noqa: PLR0911  one for each reason
     command, rest = arguments[at], arguments[at + 1 :]
     if command == "config":
         return "" if _is_git_query(rest) else "it may change what git executes"
-    if command not in _GIT_SAFE:
+    if command not in listed_words("git-safe"):
         return f"git {command} is not in the list of safe commands of git"
     letters, names, values = _GIT_OPTIONS.get(command, ("", (), ""))
     # The second search skips no values, since it is not known which options of all commands take
     # one. So `git log -S --output=x` is unsafe, although `--output=x` is the value of `-S`.
-    found = _matching_option(rest, letters, names, values) or _matching_option(
-        rest, "", _GIT_UNSAFE
-    )
+    found = given_option(rest, letters, names, values) or given_option(rest, "", _GIT_UNSAFE)
     if found:
         return f"git {command} {found} may execute a program, lose data or write elsewhere"
     return _git_operands(command, rest)
@@ -311,14 +250,6 @@ def _node(arguments: Sequence[str]) -> str:
     return "" if arguments else "it executes its input"
 
 
-_NPM_SAFE: Final = frozenset(
-    ("add", "audit", "bin", "build", "ci", "completion", "create", "dedupe", "diff", "doctor",
-     "exec", "explain", "find-dupes", "fund", "help", "i", "info", "init", "install",
-     "install-ci-test", "install-test", "list", "ls", "outdated", "pack", "ping", "prefix", "prune",
-     "query", "rebuild", "remove", "restart", "rm", "root", "run", "run-script", "search", "show",
-     "start", "stop", "t", "test", "uninstall", "unlink", "update", "upgrade", "version", "view",
-     "whoami", "why", "x")
-)  # fmt: skip
 _NPM_UNSAFE: Final = (
     "--cache", "--call", "--globalconfig", "--git", "--init-module", "--location", "--global",
     "--logs-dir", "--node-options", "--onload-script", "--pack-destination", "--prefix",
@@ -335,7 +266,7 @@ def _npm(arguments: Sequence[str]) -> str:
     if found:
         return found
     command = next((one for one in own if not one.startswith("-")), "")
-    if command and command not in _NPM_SAFE:
+    if command and command not in listed_words("npm-safe"):
         return f"npm {command} is not in the list of safe commands of npm"
     return ""
 
@@ -397,7 +328,7 @@ def _tsc(arguments: Sequence[str]) -> str:
 
 
 def _options(arguments: Sequence[str], *, unsafe: tuple[str, tuple[str, ...], str]) -> str:
-    return _because(_matching_option(arguments, *unsafe))
+    return _because(given_option(arguments, *unsafe))
 
 
 # Programs that write to files among their operands, to which a pattern could add more files.
@@ -494,7 +425,7 @@ def is_secret(path: str, *, is_glob: bool = False) -> bool:
     if path.isalpha():
         return False
     return bool(
-        SECRET.search(path)
+        listed_paths("secret").search(path)
         or _PERHAPS_SECRET.search(path)
         or (is_glob and _SECRET_GLOB.search(path))
     )

@@ -29,7 +29,7 @@ from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.command import NO_CONSTANTS, Script, SimpleCommand
-from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse, suspected, unquoted
+from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse, suspected, suspected_in, unquoted
 from acpterm.policy.syntax.readers import Reader, joined_text, posix_text
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.verdict import Level
@@ -194,7 +194,7 @@ class Classifier:
         del self._places[depth:]
         perhaps = inside._replace(is_exact=False, is_suspected=True)
         others = _perhaps_commands(text, script, context.reader)
-        for command in itertools.chain(script.suspected, others):
+        for command in itertools.chain(suspected_in(script.suspected), others):
             self._command(command, perhaps)
         if joined != text:
             self._read_differently(joined, "a word that is continued on the next line", inside)

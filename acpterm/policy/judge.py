@@ -27,6 +27,7 @@ from acpterm.policy.arguments import is_inside, is_secret
 from acpterm.policy.classifier import SEARCHED_MAX, SUSPICIOUS_NAMES, Classifier
 from acpterm.policy.losses.find import text_losses
 from acpterm.policy.losses.loss import NO_FINDINGS, Finding, Loss
+from acpterm.policy.losses.table import listed_paths
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix, is_never_allowed
 from acpterm.policy.rules import Rule
@@ -35,18 +36,7 @@ from acpterm.policy.verdict import JudgedPart, Level, Verdict, strictest, worst
 from acpterm.policy.words import TooLongError
 from acpterm.policy.wrappers.unwrapped import is_standard
 
-# Environment variables that can change what a program executes.
-_VARIABLES: Final = re.compile(
-    r"PATH|LD_.*|DYLD_.*|BASH_.*|ENV|CDPATH|GIT_.*|.*PAGER|.*EDITOR|VISUAL|.*BROWSER|LESS.*|MANOPT"
-    r"|NODE_.*|NPM_.*|npm_.*|YARN_.*|BUN_.*|PYTHON.*|PERL5?.*|RUBY.*|GEM_.*|BUNDLE_.*|JAVA_.*|_JAVA.*"
-    r"|JDK_.*|CLASSPATH|MAVEN_.*|GRADLE_.*|CARGO_.*|RUSTC.*|RUSTFLAGS|GO.*|MAKE.*|CC|CXX|LD|AR"
-    r"|IFS|PS[0-4]|PROMPT_COMMAND|SHELLOPTS|SHELL|GLOBIGNORE|AWK.*|GAWK.*|GREP_.*|TAR_OPTIONS"
-    r"|HOME|XDG_CONFIG_.*|ZDOTDIR|SSH_.*|GCONV_PATH|GLIBC_.*|MALLOC_.*|LOCPATH|TERMINFO.*|TERMCAP"
-    r"|RIPGREP_.*|PYTEST_.*|PIP_.*|UV_.*|VIRTUAL_ENV|CONDA_.*|CMAKE_.*|DOCKER_.*|KUBECONFIG|AWS_.*"
-    r"|EMACS.*|VIMINIT|EXINIT|LUA_.*|PHP.*|R_.*|TMPDIR|POSIXLY_CORRECT|http_proxy|https_proxy"
-    r"|HTTPS?_PROXY|ALL_PROXY|FPATH|.*_?EXEC.*|TREE_.*|DOTNET_.*|COR_.*|CORECLR_.*"
-)
-# Values with which they change nothing that matters.
+# Values with which variables that can change what is executed change nothing that matters.
 _HARMLESS_VARIABLE: Final = re.compile(
     r"(?:\w+_)?PAGER=(?:cat)?|(?:\w+_)?EDITOR=(?:true|:)?|GIT_TERMINAL_PROMPT=\d|GIT_OPTIONAL_LOCKS=\d"
     r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|IOENCODING|UTF8|HASHSEED)=[\w.-]*|CARGO_TERM_\w+=\w*"
@@ -254,7 +244,8 @@ def deciding(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in env.items()
-        if _VARIABLES.fullmatch(name) and not _HARMLESS_VARIABLE.fullmatch(f"{name}={value}")
+        if listed_paths("variables").search(name)
+        and not _HARMLESS_VARIABLE.fullmatch(f"{name}={value}")
     }
 
 

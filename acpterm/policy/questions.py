@@ -46,6 +46,8 @@ class Question(Struct, frozen=True, kw_only=True):
     """A digest of the whole request, including its environment and all else that is not shown."""
     asked_time: float
     """When the question was asked, in seconds since 1970."""
+    can_undo: bool = False
+    """Whether `acpterm undo` can bring back what the command may lose."""
     deadline: float | None = None
     """The time, on trio's clock, at which an unanswered question is refused; None for never."""
 

@@ -57,7 +57,8 @@ def _plan(store: Store, before: str | None = None) -> dict[str, Any]:
 
 
 def _restore(store: Store, target: str, digest: str) -> dict[str, Any]:
-    return {"directory": store.root, "failures": restore(store, target, digest)}
+    changes, failures = restore(store, target, digest)
+    return {"directory": store.root, "changes": changes, "failures": failures}
 
 
 _WORKS: Final[dict[str, Callable[..., dict[str, Any]]]] = {

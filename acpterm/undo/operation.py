@@ -3,6 +3,7 @@
 import hashlib
 import os
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from os.path import dirname
 from typing import Any, Final
@@ -64,8 +65,11 @@ def _target(store: Store, now: Snapshot | None, before: float | None) -> Snapsho
     return found[-1]
 
 
-def restore(store: Store, target: str, digest: str) -> list[str]:
-    """Restore what was shown; return what could not be. Raises `UnkeptError` if that is not due."""
+def restore(store: Store, target: str, digest: str) -> tuple[int, list[str]]:
+    """Restore what was shown; return the number of changes, and what could not be restored.
+
+    Raises `UnkeptError` if that is not due.
+    """
     # Not locked while it waited for the user: agents' commands continue.
     with store.locked():
         found = [one for one in store.snapshots() if one.id == target]
@@ -76,7 +80,7 @@ def restore(store: Store, target: str, digest: str) -> list[str]:
             raise UnkeptError(
                 f"{store.root} has changed meanwhile: nothing was restored; look again"
             )
-        return apply(store, again)
+        return len(again.changes), apply(store, again)
 
 
 def digest_of(found: Plan) -> str:
@@ -113,6 +117,16 @@ def shown(store: Store, found: Plan) -> dict[str, Any]:
         "note": found.note,
         "digest": digest_of(found),
     }
+
+
+def below(root: str, directories: Mapping[str, str], resolve: Callable[[str], str]) -> list[str]:
+    """Return the names of the directories that are `root` or below it."""
+    inside = os.path.join(root, "")
+    return [
+        name
+        for name, directory in directories.items()
+        if os.path.join(resolve(directory), "").startswith(inside)
+    ]
 
 
 def named(path: bytes) -> str:

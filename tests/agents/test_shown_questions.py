@@ -9,7 +9,7 @@ from acpterm.acp.approvals import ApprovalInfo
 from acpterm.agents.prompt import permissions
 from acpterm.agents.proxy import editor_requests
 from acpterm.agents.questions import question_options
-from acpterm.commands.approval_format import asked_lines, table
+from acpterm.commands.approval_format import asked_lines, keys_line, table
 from acpterm.host import hooks
 from acpterm.mcp import starting
 
@@ -63,6 +63,16 @@ def test_shortened_command_lacks_its_middle(shown):
 def test_prefix_of_the_option_for_always_lacks_its_middle():
     names = [option.name for option in question_options(INFO)]
     assert all("rm -rf" in name and "/important" in name for name in names if "lways" in name)
+
+
+@pytest.mark.parametrize("can_undo", [True, False])
+def test_answer_that_allows_says_whether_the_files_come_back(can_undo):
+    info = msgspec.structs.replace(INFO, can_undo=can_undo)
+    back = " (acpterm undo brings the files back)" if can_undo else ""
+    options = [option.name for option in question_options(info)]
+    assert options[0] == f"Allow once{back}"
+    assert not any("undo" in name for name in options[1:])
+    assert f": y allows{back}, n refuses" in keys_line(info)
 
 
 def test_elicitation_has_no_line_longer_than_a_window():

@@ -6,14 +6,18 @@ import select
 import shutil
 import sys
 
+import msgspec
 import pytest
 import trio
 import trio.testing
 
+from acpterm.audit.entry import Entry
+from acpterm.commands.audit_format import audit_row
 from acpterm.config import undo_dir
 from acpterm.config.profiles import Kind
 from acpterm.host import snapshots
 from acpterm.host.agent import gate
+from acpterm.host.snapshots import FILES_ONLY
 from acpterm.undo.store import Store
 from tests.support import connector
 from tests.support.agent import agent_at
@@ -67,6 +71,23 @@ async def test_undo_shows_asks_restores_and_is_undone(path, project, state):
     assert (status, err) == (0, "")
     assert (project / "a.py").read_text() == "two\n"
     assert (project / "new").is_dir()
+
+
+async def test_an_undo_is_in_the_audit_log_also_without_a_daemon(path, project, state):
+    _, out, _ = await undo(path, "--keep", "--json", cwd=project, **state)
+    kept = json.loads(out)["id"]
+    (project / "a.py").write_text("two\n")
+    await undo(path, "--yes", cwd=project, **state)
+
+    _, out, _ = await run(path, "audit", "--json", "--event", "undo", **state)
+
+    # The shared daemon's log has those of other tests.
+    (line,) = (one for one in out.splitlines() if json.loads(one)["directory"] == str(project))
+    entry = json.loads(line)
+    assert entry["by"] == "user"
+    assert (entry["snapshot"], entry["changes"], entry["failures"]) == (kept, 1, 0)
+    shown = audit_row(msgspec.json.decode(line, type=Entry)).what
+    assert shown == f"{project}  to {kept}  (1 change, 0 failures)"
 
 
 async def test_undo_lists_snapshots_and_restores_the_one_of_a_time(path, project, state):
@@ -184,6 +205,32 @@ async def test_an_agents_command_is_undone_by_its_terminal(tmp_path, project, st
 
         assert (status, err) == (0, "")
         assert (project / "a.py").read_text() == "one\n"
+
+
+@pytest.mark.long
+async def test_a_released_terminal_is_undone_as_long_as_its_snapshot_exists(
+    tmp_path, project, state
+):
+    env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="open")
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        # On a busy machine a command begins before its snapshot is complete.
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                lost = await agent.create_ended("rm a.py", cwd=str(project))
+                _, out, _ = await run(path, "inspect", lost, **state)
+                if "not to before this command" not in out:
+                    break
+                (project / "a.py").write_text("one\n")
+        assert f"undo            acpterm undo {lost}\n" in out
+        await agent.release(lost)
+        status, _, err = await run(path, "undo", lost.removeprefix("term_"), "--yes", **state)
+    assert (status, err) == (0, "")
+    assert (project / "a.py").read_text() == "one\n"
+    # The daemon has ended.
+    (project / "a.py").unlink()
+    status, _, err = await run(path, "undo", lost, "--yes", **state)
+    assert (status, err) == (0, "")
+    assert (project / "a.py").read_text() == "one\n"
 
 
 @pytest.mark.long
@@ -351,16 +398,19 @@ async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkey
 
 
 @pytest.mark.parametrize(
-    ("kind", "unkept", "expected"),
+    ("kind", "unkept", "expected", "can_undo"),
     [
-        (Kind.WORK, "", "; acpterm undo can bring back its directory"),
-        (None, "", "; acpterm undo can bring back its directory"),
-        (Kind.REMOTE, "", ""),
-        (Kind.WORK, "no git", "; no undo: no git"),
-        (Kind.WORK, None, ""),
-        (Kind.WORK, snapshots.FILES_ONLY, f"; acpterm undo can bring back {snapshots.FILES_ONLY}"),
-        (Kind.WORK, snapshots.BUSY, "; its snapshot for acpterm undo is not complete yet"),
+        (Kind.WORK, "", "; acpterm undo can bring back its directory", True),
+        (Kind.HISTORY, "", "; acpterm undo can bring back its directory", True),
+        (None, "", "; acpterm undo can bring back its directory", True),
+        (Kind.REMOTE, "", "", False),
+        (Kind.WORK, "no git", "; no undo: no git", False),
+        (Kind.WORK, None, "", False),
+        (Kind.WORK, FILES_ONLY, f"; acpterm undo can bring back {FILES_ONLY}", True),
+        (Kind.HISTORY, FILES_ONLY, f"; acpterm undo can bring back {FILES_ONLY}", False),
+        (Kind.WORK, snapshots.BUSY, "; its snapshot for acpterm undo is not complete yet", False),
     ],
 )
-def test_a_question_says_whether_there_is_a_way_back(kind, unkept, expected):
+def test_a_question_says_whether_there_is_a_way_back(kind, unkept, expected, can_undo):
     assert gate._way_back(kind, unkept) == expected
+    assert gate._can_undo(kind, unkept) == can_undo

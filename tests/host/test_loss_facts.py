@@ -73,6 +73,8 @@ def verdict_on(command, place, **more):
         ("git branch -D topic ahead", None),
         ("git branch -D main", "deletes commits of main"),
         ("git stash clear", None),
+        ("git branch -f topic main", None),
+        ("git update-ref refs/heads/main HEAD~9", "moves main, whose commits may be lost"),
         ("git tag -d x", None),
         ("git switch -q main && git commit --amend -m x", None),
     ],
@@ -90,7 +92,8 @@ def test_loss_is_named(command, reason, repository):
         "git clean -n", "echo x > kept.py", "echo x > fresh.txt", "echo x > x.log", "rm kept.py",
         "rm x.log", "mv new.txt fresh.txt", "cp a.py sub", "sed -i s/1/2/ kept.py", "git st",
         "git branch -D done", "git commit --amend -m x", "git rebase main", "git pull --rebase",
-        "git push --force-with-lease", "cat /dev/null > /tmp/x",
+        "git push --force-with-lease", "cat /dev/null > /tmp/x", "git branch -f main",
+        "git switch -C main", "git checkout -B main topic", "git branch -f nowhere",
     ],
 )  # fmt: skip
 def test_nothing_is_asked_when_nothing_would_be_lost(command, repository):

@@ -1,5 +1,6 @@
 """The user's methods that list snapshots, show what a restore changes, and restore."""
 
+import json
 import threading
 
 import pytest
@@ -42,8 +43,9 @@ def keep(project):
         store.keep("before an undo")
 
 
-async def test_a_directory_is_shown_and_then_restored(project):
-    async with open_host(Settings(), current()) as host, user_of(host) as user:
+async def test_a_directory_is_shown_and_then_restored(project, tmp_path):
+    settings = Settings(audit_dir=str(tmp_path / "audit"))
+    async with open_host(settings, current()) as host, user_of(host) as user:
         where = {"cwd": str(project)}
         none = await refused(user, "undo/plan", **where)
         assert (none.code, "no earlier snapshot" in none.message) == (INVALID_REQUEST, True)
@@ -68,6 +70,10 @@ async def test_a_directory_is_shown_and_then_restored(project):
         listed = await user.request("undo/list", where)
         assert listed["directory"] == str(project)
         assert {one["why"] for one in listed["snapshots"]} == {"before an undo"}
+    lines = map(json.loads, (tmp_path / "audit" / "audit.jsonl").read_text().splitlines())
+    (entry,) = [line for line in lines if line["event"] == "undo"]
+    assert (entry["by"], entry["directory"]) == ("user", str(project))
+    assert (entry["snapshot"], entry["changes"], entry["failures"]) == (found["to"], 1, 0)
 
 
 async def test_a_terminals_directory_is_that_from_before_its_command(project):

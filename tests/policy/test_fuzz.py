@@ -135,7 +135,7 @@ def test_parse_suspects_a_bounded_number_of_texts_of_a_bounded_length(line, monk
     texts = []
     monkeypatch.setattr(parse, "suspected", lambda text: texts.append(text) or iter(()))
     with suppress(TooLongError):
-        list(parse.parse(line).suspected)
+        list(parse.suspected_in(parse.parse(line).suspected))
     assert 0 < len(texts) <= COMMANDS_MAX + 1
     assert sum(map(len, texts)) <= 4 * len(line)
 

@@ -6,6 +6,7 @@ import pytest
 from acpterm.config.profiles import BUILTIN
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import Rule
+from acpterm.policy.syntax import parse
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import BRACED_MAX, EXPANSIONS_MAX
@@ -415,3 +416,13 @@ def test_other_names_of_a_program_have_its_unsafe_arguments(line):
 )
 def test_here_document_of_a_shell_behind_a_wrapper_is_judged(line):
     assert decide(line).level is Level.DANGEROUS
+
+
+def test_line_is_parsed_once_however_often_it_is_judged(monkeypatch):
+    parsed = []
+    tree = parse._tree
+    monkeypatch.setattr(parse, "_tree", lambda source: parsed.append(source) or tree(source))
+    line = "echo parsed-once > file; X=1 $Y `ls`"
+    for profile in ("guarded", "confirm", "pool", "guarded"):
+        Judge().judge(line, None, profile=BUILTIN[profile])
+    assert parsed.count(line.encode()) == 1

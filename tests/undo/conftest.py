@@ -51,6 +51,12 @@ class Project:
             found = plan(self.store, kept, target)
             return found, apply(self.store, found)
 
+    def restored(self, target):
+        """Undo without failures; return the state."""
+        _, failures = self.undo(target)
+        assert not failures
+        return self.state()
+
     def state(self):
         """Return the type, mode and content of each path, without objects, and what git says."""
         found = {}
@@ -68,15 +74,21 @@ class Project:
                         content = file.read()
                 found[os.path.relpath(path, self.root)] = status.st_mode, content
         if os.path.isdir(os.path.join(self.root, ".git")):
+            found |= self.said()
+        return found
+
+    def said(self):
+        """Return what git says about the repository."""
+        return {
+            words.split()[0]: self.run(f"git {words}", GIT_OPTIONAL_LOCKS="0")
             for words in (
                 "status --porcelain=v2 --branch --ignored",
                 "stash list",
                 "for-each-ref",
                 "log --all --format=%H",
                 "fsck --no-dangling --no-progress",
-            ):
-                found[words] = self.run(f"git {words}", GIT_OPTIONAL_LOCKS="0")
-        return found
+            )
+        }
 
 
 @pytest.fixture

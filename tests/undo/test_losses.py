@@ -79,9 +79,9 @@ def test_a_loss_is_undone_byte_for_byte(project, loss):
     assert not failures
     assert project.state() == before
     if lost is not None:
-        _, failures = project.undo(found.now)
-        assert not failures
-        assert project.state() == lost
+        restored = project.restored(found.now)
+
+        assert restored == lost
 
 
 def test_a_directory_that_is_gone_is_restored(project):
@@ -89,10 +89,9 @@ def test_a_directory_that_is_gone_is_restored(project):
     target = project.keep().snapshot
     project.run('rm -rf "$PWD"')
 
-    _, failures = project.undo(target)
+    restored = project.restored(target)
 
-    assert not failures
-    assert project.state() == before
+    assert restored == before
 
 
 def test_a_nested_repository_and_a_submodule_are_restored_with_their_commits(project):
@@ -106,10 +105,9 @@ def test_a_nested_repository_and_a_submodule_are_restored_with_their_commits(pro
     target = project.keep().snapshot
     project.run("rm -rf sub module .git/modules")
 
-    _, failures = project.undo(target)
+    restored = project.restored(target)
 
-    assert not failures
-    assert project.state() == before
+    assert restored == before
     assert project.run("git -C sub rev-parse HEAD; git -C module rev-parse HEAD") == head
     assert project.run("git -C sub fsck --no-dangling && git -C module fsck --no-dangling") == b""
 
@@ -124,7 +122,6 @@ def test_an_unfinished_rebase_is_restored(project):
     target = project.keep().snapshot
     project.run("git rebase --abort")
 
-    _, failures = project.undo(target)
+    restored = project.restored(target)
 
-    assert not failures
-    assert project.state() == before
+    assert restored == before

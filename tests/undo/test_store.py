@@ -22,12 +22,6 @@ from acpterm.undo.store import Snapshot, Store, _Cache
 from tests.support.depth import DEADLINE_S
 
 
-def restored(project, target):
-    _, failures = project.undo(target)
-    assert not failures
-    return project.state()
-
-
 def test_no_code_of_the_users_repository_runs_and_its_git_stays_as_it_was(project):
     project.run("""
         printf '#!/bin/sh\\ntouch ran\\n' > .git/hooks/evil; chmod 755 .git/hooks/evil
@@ -93,9 +87,8 @@ def test_what_is_not_kept_is_said_and_never_removed(project, monkeypatch):
     kept = project.keep()
     project.run("echo short > large; rm fifo; echo x > fifo; rm venv/pyvenv.cfg; touch venv/more")
 
-    _, failures = project.undo(kept.snapshot)
+    project.restored(kept.snapshot)
 
-    assert not failures
     assert kept.skipped == {
         b"fifo": "a socket, FIFO or device",
         b"socket": "a socket, FIFO or device",
@@ -168,7 +161,7 @@ def test_objects_on_another_file_system_are_copied(project, monkeypatch):
     target = project.keep().snapshot
     project.run("rm -rf .git")
 
-    assert restored(project, target) == before
+    assert project.restored(target) == before
 
 
 def test_a_file_system_that_becomes_a_link_is_not_written_through(project, tmp_path):
@@ -230,7 +223,7 @@ def test_pruning_keeps_the_newest_up_to_number_age_and_size(project):
     before = project.state()
     target = project.store.snapshots()[0]
     project.run("rm -rf .git random")
-    assert restored(project, target) == before
+    assert project.restored(target) == before
 
 
 def test_pruning_drops_the_users_objects_that_no_snapshot_needs(project):
@@ -315,11 +308,11 @@ def test_a_kill_while_a_snapshot_is_taken_loses_nothing(project, tmp_path, victi
     assert project.state() == changed
     assert project.store.snapshots() == ([] if is_first else [target])
     if target is not None:
-        assert restored(project, target) == before
+        assert project.restored(target) == before
     else:
         after = project.keep().snapshot
         project.run("rm -r src")
-        assert restored(project, after) == changed
+        assert project.restored(after) == changed
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
@@ -376,8 +369,8 @@ def test_a_kill_while_a_snapshot_is_restored_loses_neither_state(project, step):
 
     assert done.returncode == -signal.SIGKILL
     now = project.store.snapshots()[-1]
-    assert restored(project, target) == before
-    assert restored(project, now) == lost
+    assert project.restored(target) == before
+    assert project.restored(now) == lost
 
 
 def test_an_object_that_was_changed_in_place_is_restored(project):
@@ -399,7 +392,7 @@ def test_a_git_directory_that_became_a_link_is_not_written_through(project, tmp_
     target = project.keep().snapshot
     project.run("rm -r .git/objects; ln -s ../../outside .git/objects")
 
-    assert restored(project, target) == before
+    assert project.restored(target) == before
     assert not os.listdir(tmp_path / "outside")
 
 
@@ -529,7 +522,8 @@ def test_what_was_a_repository_is_not_taken_for_the_one_around_it(project, is_wo
         assert found.root == inner.root
     assert operation.find_store(project.stores, f"{project.root}/src").root == project.root
     plan = operation.planned(found, None)
-    assert not operation.restore(found, plan.target.id, operation.digest_of(plan))
+    _, failures = operation.restore(found, plan.target.id, operation.digest_of(plan))
+    assert not failures
     assert (
         inner.run("cat topic.txt; git rev-parse --show-toplevel").decode() == f"t\n{inner.root}\n"
     )
@@ -541,9 +535,8 @@ def test_a_linked_worktree_that_was_removed_is_one_again(project):
     target = linked.keep().snapshot
     project.run("rm -r ../linked")
 
-    _, failures = linked.undo(target)
+    linked.restored(target)
 
-    assert not failures
     assert linked.run("cat topic.txt; git status --porcelain; git branch --show-current") == (
         b"t\ntopic\n"
     )
@@ -558,11 +551,11 @@ def test_other_worktrees_come_and_go_with_the_whole_repository(project, option):
     project.run("rm -rf .git")
     gone = project.keep().snapshot
 
-    assert restored(project, target) == before
+    assert project.restored(target) == before
     assert project.run("git -C ../linked status --porcelain") == b"A  new\n"
-    _, failures = project.undo(gone)
-    assert not failures
-    assert restored(project, target) == before
+    project.restored(gone)
+
+    assert project.restored(target) == before
 
 
 def test_a_directory_never_removes_a_repository_that_was_made_in_it(empty):

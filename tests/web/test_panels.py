@@ -29,6 +29,7 @@ MORE_ENTRIES = [
     {"event": "untoken", "agent": "claude", "by": "user"},
     {"event": "login", "share": "share-1", "by": "share"},
     {"event": "logout", "by": "user"},
+    {"event": "undo", "directory": "/work", "snapshot": "1", "changes": 2, "failures": 1},
     {"event": "input", "terminal": "term_1", "share": "share-1", "by": "share", "bytes": 2},
     {"event": "create", "command": "sh", "args": ["-c", "a | b"], "decision": "ask"},
     {"event": "create", "command": "/bin/bash", "args": ["-l", "-c", "ls"], "by": "user"},

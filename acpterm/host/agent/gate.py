@@ -373,6 +373,7 @@ async def admit(
         prefix=verdict.prefix or None,
         fingerprint=_fingerprint(connection, params, judgement.cwd),
         asked_time=time.time(),
+        can_undo=_can_undo(verdict.kind, unkept),
     )
     answer = await _ask(connection, session, judgement, question, timeout_s or None)
     connection.trail.record(
@@ -396,8 +397,12 @@ def _way_back(kind: Kind | None, unkept: str | None) -> str:
         return f"; acpterm undo can bring back {unkept}"
     if unkept:
         return f"; no undo: {unkept}"
-    is_kept = unkept is not None and kind in {None, Kind.WORK, Kind.HISTORY}
-    return "; acpterm undo can bring back its directory" if is_kept else ""
+    return "; acpterm undo can bring back its directory" if _can_undo(kind, unkept) else ""
+
+
+def _can_undo(kind: Kind | None, unkept: str | None) -> bool:
+    is_kept = not unkept or (unkept == FILES_ONLY and kind is not Kind.HISTORY)
+    return unkept is not None and is_kept and kind in {None, Kind.WORK, Kind.HISTORY}
 
 
 async def begin(connection: AgentConnection, judgement: Judgement) -> str | None:

@@ -179,7 +179,7 @@ def _create(
                         connection.terminals.pool, placement, connection.writer
                     )
                     # Even if the turn was cancelled meanwhile, the program counts as started.
-                    record.unkept = unkept or ""
+                    record.unkept = unkept
                     entry = connection.add(session, terminal, launch, record)
                 if session.cancelled != turn:
                     connection.creates.confirm(entry)

@@ -226,6 +226,7 @@ class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
     prefix: list[str] | None = None
     fingerprint: bytes
     asked_time: float
+    can_undo: bool = False
     deadline_at: float | None = None
     """The time at which the command is refused without an answer; None for never."""
     answer: Answer | None = None
@@ -334,8 +335,9 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """Whether the terminal is forgotten when its program exits."""
     recorded: RecordingRecord | None = None
     """The progress of the recording; None if the recording has ended."""
-    unkept: str = ""
-    """Why `acpterm undo` cannot bring back what was there before the program."""
+    unkept: str | None = None
+    """Why `acpterm undo` cannot bring back what was there before the program; "" if it can, and
+    None if it need not."""
     provider: str = "local"
     """The name of the provider that runs the program."""
     isolation: Isolation = "none"
@@ -369,6 +371,11 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
             view=self.view,
             remote=remote,
         )
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether `acpterm undo` can bring back what was there before the program."""
+        return self.unkept is not None and not self.unkept
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):

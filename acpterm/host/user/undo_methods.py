@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcError
 from acpterm.providers.provider import is_place
 from acpterm.runtime.threads import run_blocking
+from acpterm.undo.operation import below
 
 W = TypeVar("W", bound=Wire)
 
@@ -53,22 +55,25 @@ async def plan(user: UserConnection, params: UndoPlanRequest) -> UndoPlanRespons
     return found
 
 
+class _Restored(Wire):
+    directory: str
+    changes: int
+    failures: list[str]
+
+
 async def _writers(user: UserConnection, root: str) -> list[str]:
     """Return the terminals in which something runs that may write below `root`."""
-    inside = os.path.join(root, "")
     places = {
         entry.id: entry.cwd
         for entry in user.registry
         if entry.terminal.exit is None or entry.may_have_background
     }
 
-    def resolve() -> dict[str, str]:
-        return {name: os.path.realpath(cwd) for name, cwd in places.items()}
-
-    # What cannot be resolved is taken as it is.
     with trio.move_on_after(_RESOLVE_S):
-        places = await run_blocking(resolve, abandon_on_cancel=True, limiter=_resolving)
-    return [name for name, cwd in places.items() if os.path.join(cwd, "").startswith(inside)]
+        work = partial(below, root, places, os.path.realpath)
+        return await run_blocking(work, abandon_on_cancel=True, limiter=_resolving)
+    # What cannot be resolved is taken as it is.
+    return below(root, places, str)
 
 
 async def restore(user: UserConnection, params: UndoRestoreRequest) -> UndoRestoreResponse:
@@ -78,10 +83,18 @@ async def restore(user: UserConnection, params: UndoRestoreRequest) -> UndoResto
     if the directory has changed since.
     """
     check_absolute(params.directory)
-    del user
     words = params.directory, params.to, params.digest
     # The user has not asked for half of it, although the next restore would complete it.
-    return await _work(UndoRestoreResponse, "restore", *words, shield=True)
+    done = await _work(_Restored, "restore", *words, shield=True)
+    user.trail.record(
+        "undo",
+        by="user",
+        directory=done.directory,
+        snapshot=params.to,
+        changes=done.changes,
+        failures=len(done.failures),
+    )
+    return UndoRestoreResponse(done.failures)
 
 
 def _where(user: UserConnection, params: UndoRequest) -> tuple[str, float | None]:

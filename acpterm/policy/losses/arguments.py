@@ -1,5 +1,6 @@
 """Reads the options and operands of a program of which only a few options are known."""
 
+import itertools
 import posixpath
 import re
 from collections.abc import Sequence
@@ -23,26 +24,38 @@ def operands_of(texts: Sequence[str], values: str = "") -> list[str]:
     return found
 
 
-def has_option(texts: Sequence[str], letters: str, *names: str) -> bool:
-    """Return whether one of the short options `letters` or of the long options is given."""
-    # Programs accept the beginning of a long option.
-    for text in texts:
-        if text == "--":
-            return False
+def given_option(texts: Sequence[str], letters: str, names: Sequence[str], values: str = "") -> str:
+    """Return the first argument that is, or may be read as, one of the given options; else ""."""
+    # `values` are other letters, whose value is skipped; after an option, `--` may be its value
+    # and so does not end the options.
+    skip = False
+    for before, text in itertools.pairwise(("", *texts)):
+        if skip:
+            skip = False
+            continue
+        if text == "--" and not before.startswith("-"):
+            break
         if text.startswith("--"):
             if _is_long(text.partition("=")[0], names):
-                return True
-        elif text.startswith("-") and any(letter in text[1:] for letter in letters):
-            return True
-    return False
+                return text
+        elif text.startswith("-"):
+            for at, letter in enumerate(text[1:], 2):
+                if letter in letters:
+                    return text
+                if letter in values:
+                    skip = at == len(text)
+                    break
+    return ""
+
+
+def has_option(texts: Sequence[str], letters: str, *names: str) -> bool:
+    """Return whether one of the short options `letters` or of the long options is given."""
+    return bool(given_option(texts, letters, names))
 
 
 def _is_long(text: str, names: Sequence[str]) -> bool:
-    return text in names or (
-        len(text) > len("--x")
-        and text.startswith("--")
-        and any(one.startswith(text) for one in names)
-    )
+    # getopt_long(3) accepts abbreviations.
+    return text[:2] == "--" != text and any(one.startswith(text) for one in names)
 
 
 def value_of(texts: Sequence[str], short: str, *names: str) -> str | None:

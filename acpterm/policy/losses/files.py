@@ -10,47 +10,49 @@ from typing import Final
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
 from acpterm.policy.losses.loss import LINE_CHARS_MAX, THROWS, WORDS_MAX, Loss, Need
-from acpterm.policy.losses.table import CURL_FILE, GREPS, NO_FILES, SECRET, STARTUP
+from acpterm.policy.losses.table import listed_paths
 from acpterm.policy.words import UNKNOWN_TEXT
 
 # Programs that change all their operands: the reason, and the options with a value.
 _OPERANDS: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(("rm", "unlink", "trash", "srm"), ("deletes {}", "")),
+    **dict.fromkeys(("rm", "unlink", "trash"), ("deletes {}", "")),
     "shred": ("destroys {}", "ns"),
     **dict.fromkeys(("tee", "sponge"), ("overwrites {}", "")),
     **dict.fromkeys((">", ">|", "&>", ">&", "<>"), ("overwrites {}", "")),
-    **dict.fromkeys((">>", "&>>", "split", "patch"), ("", "")),
+    ">>": ("", ""),
     "truncate": ("empties {}", "srI"),
 }
 # Programs that write to the file that an option names.
 _OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "curl": ("o", "--output"),
     "wget": ("O", "--output-document"),
-    "pg_dump": ("f", "--file"),
-    "mysqldump": ("", "--result-file"),
     "sort": ("o", "--output"),
     "ssh-keygen": ("f",),
     "tar": ("f", "--file"),
 }
-# Programs that write over their second operand: the options with a value.
-_SECOND: Final[Mapping[str, str]] = {"uniq": "fsw", "qemu-img": "fo"}
+_NO_FILES: Final = re.compile(r"-|/dev/.*|/proc/self/fd/.*|&?\d+|")
+_CURL_FILE: Final = re.compile(r"^(?:-[dF])?[\w.-]*=?@([^;]+)|file://(.+)")
 # What git cannot do without. A lock is none of these.
 _GIT_FILES: Final = re.compile(
     r"(?:^|/)\.git/*(?:/(?:(?:HEAD|ORIG_HEAD|packed-refs|index|\*)|(?:refs|objects|logs)(?:/.*)?))?$"
     r"(?<!\.lock)"
 )
-_COPIERS: Final = frozenset(("cp", "mv", "install", "ln", "gcp", "gmv"))
+_COPIERS: Final = frozenset(("cp", "mv", "install", "ln"))
 # Modes with which a file in `~/.ssh` stays private.
 _PRIVATE: Final = re.compile(r"0?[67]00|0?[46][04]0|0?[67]44|go[-=]\S*|u\S*|400")
 _EDITORS: Final = {
-    **dict.fromkeys(("sed", "gsed"), re.compile(r"-[a-zA-Z]*i.*|--in-place.*")),
+    "sed": re.compile(r"-[a-zA-Z]*i.*|--in-place.*"),
+    **dict.fromkeys(("vim", "vi", "nvim", "ex"), re.compile(r"-[a-zA-Z]*s[a-zA-Z]*")),
     **dict.fromkeys(("perl", "ruby"), re.compile(r"-[a-zA-Z0-9]*i\S*")),
 }
 _AWKS: Final = frozenset(("awk", "gawk", "mawk", "nawk"))
+_GREPS: Final = frozenset(
+    (*_AWKS, "grep", "egrep", "fgrep", "rg", "ag", "zgrep", "sed", "jq", "yq")
+)
 _AWK_FILE: Final = re.compile(r"\bprintf?\b[^;}>|]{0,200}>\s{0,9}\"([^\">]{1,200})\"")
 _SED_FILE: Final = re.compile(r"(?:^|[;/{\d]|[/|,]g?)\s{0,9}w\s{1,9}([^;\s}]{1,200})$")
 WRITERS: Final = frozenset(
-    (*_AWKS, *_OPERANDS, *_OUTPUTS, *_SECOND, *_COPIERS, *_EDITORS, "dd", "scp", "rsync", "ffmpeg",
+    (*_AWKS, *_OPERANDS, *_OUTPUTS, "uniq", *_COPIERS, *_EDITORS, "dd", "scp", "rsync", "ffmpeg",
      "chmod", "zip", "7z")
 )  # fmt: skip
 
@@ -79,8 +81,10 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
             name == "sort" and output in operands_of(texts, "oktST")
         )
         return "overwrites {}", [output] if output and not is_kept else []
-    if name in _SECOND:
-        return "overwrites {}", operands_of(texts, _SECOND[name])[1:2]
+    if name == "uniq":
+        return "overwrites {}", operands_of(texts, "fsw")[1:2]
+    if name in ("vim", "vi", "nvim", "ex") and any(one.startswith("%d") for one in texts):
+        return "empties {}", operands_of(texts, "cu")
     if name == "dd":
         return "overwrites {}", [one[3:] for one in texts if one.startswith("of=")]
     if name == "ffmpeg":
@@ -96,7 +100,7 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
 
 def _from_script(name: str, texts: list[str]) -> list[str]:
     """Return the files that a script of sed or awk writes, as far as it names them."""
-    if name in ("sed", "gsed", *_AWKS):
+    if name in ("sed", *_AWKS):
         pattern = _AWK_FILE if name in _AWKS else _SED_FILE
         return [found for one in texts for found in pattern.findall(one)]
     return []
@@ -125,8 +129,8 @@ def _in_place(name: str, texts: list[str]) -> list[str]:
     option = _EDITORS.get(name)
     if option is None or not any(map(option.fullmatch, texts)):
         return []
-    if name in ("perl", "ruby"):
-        return operands_of(texts, "eE")
+    if name != "sed":
+        return operands_of(texts, "eEcu")
     has_script = has_option(texts, "ef", "--expression", "--file")
     return operands_of(texts, "efl")[0 if has_script else 1 :]
 
@@ -150,7 +154,7 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
     edited = _in_place(name, texts)
     for path in (*paths, *edited):
         full = full_path(path, directory)
-        if full and STARTUP.search(posixpath.normpath(full)):
+        if full and listed_paths("startup").search(posixpath.normpath(full)):
             what = "a key file" if ".ssh" in full else "a start-up or system file"
             kind = Kind.SCHEDULE if "/cron" in full or "/spool/" in full else Kind.STARTUP
             yield Loss(kind, f"writes {shown(full)}, {what}")
@@ -160,7 +164,7 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
         if len(known) < len(edited):
             known = ("", *_found_in(line))
         yield Loss(Kind.WORK, THROWS, Need.MANY, known, directory, is_plain=False)
-    known = tuple(one for one in paths if UNKNOWN_TEXT not in one and not NO_FILES.fullmatch(one))
+    known = tuple(one for one in paths if UNKNOWN_TEXT not in one and not _NO_FILES.fullmatch(one))
     if (
         reason
         and paths
@@ -174,14 +178,14 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
     elif reason and known:
         need = Need.DELETED if reason.startswith("deletes") else Need.OVERWRITTEN
         yield from _by_kind(reason, need, known, directory)
-    if name in ("mv", "gmv"):
+    if name == "mv":
         moved = operands_of(texts, "tS")
         if moved[-1:] == ["/dev/null"]:
             yield from _by_kind("deletes {}", Need.DELETED, moved[:-1], directory)
         else:
             moved = [one for one in moved[:-1] if _GIT_FILES.search(one)]
             yield from _by_kind("moves {}, which git needs", Need.DELETED, moved, directory)
-    if name in ("cp", "gcp", "rsync"):
+    if name in ("cp", "rsync"):
         yield from _copied_over(name, texts, directory)
 
 
@@ -252,7 +256,7 @@ def _may_match_secret(pattern: str) -> bool:
 def read_losses(  # noqa: C901  one branch for each form
     name: str, texts: list[str], directory: str | None, line: str
 ) -> Iterator[Loss]:
-    if name in GREPS and has_option(
+    if name in _GREPS and has_option(
         texts, "qcl" if name.endswith("grep") else "", "--quiet", "--count"
     ):
         return
@@ -270,9 +274,9 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = [] if not has_option(texts, "y") else texts
     elif name in ("curl", "wget", "http"):
         paths = [
-            next(filter(None, match.groups())) for one in texts if (match := CURL_FILE.search(one))
+            next(filter(None, match.groups())) for one in texts if (match := _CURL_FILE.search(one))
         ]
-        for option in ("-T", "--upload-file", "--post-file", "--body-file"):
+        for option in ("-T", "--upload-file", "--post-file"):
             paths += [b for a, b in itertools.pairwise(texts) if a == option]
             paths += [one.partition("=")[2] for one in texts if one.startswith(f"{option}=")]
     elif name in ("sed", "awk", "gawk", "mawk", "nawk", "grep", "egrep", "fgrep", "rg", "jq", "yq"):
@@ -293,6 +297,8 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = [*paths, *_named_in(line)]
     for path in paths:
         full = full_path(path, directory)
-        if SECRET.search(posixpath.normpath(full) if full else "") or _may_match_secret(full):
+        if listed_paths("secret").search(
+            posixpath.normpath(full) if full else ""
+        ) or _may_match_secret(full):
             yield Loss(Kind.SECRETS, f"reads {shown(full)}, which has secrets")
             return

@@ -1,6 +1,5 @@
 """The entry point: finds the losses of one command."""
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -17,23 +16,7 @@ from acpterm.policy.losses.loss import (
     Loss,
     Need,
 )
-from acpterm.policy.losses.table import (
-    CODE,
-    CODE_DOWNLOAD,
-    CODE_SECRET,
-    CODE_SQL,
-    CODE_WRITE,
-    DRY,
-    FED,
-    FORK_BOMB,
-    INTERPRETERS,
-    ROWS,
-    RUN_VALUES,
-    SECRET_READERS,
-    SQL,
-    STARTUP,
-    TOOLS,
-)
+from acpterm.policy.losses.table import checks_of, listed_paths, listed_words
 from acpterm.policy.syntax.command import SimpleCommand
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
@@ -46,6 +29,30 @@ _RUNS: Final[Mapping[str, re.Pattern[str]]] = {
     "pipx": re.compile("(?:run|x) "),
     "uv": re.compile("tool run "),
 }
+_RUN_VALUES: Final = frozenset(
+    ("-p", "--package", "--from", "--with", "--python", "-c", "--call", "--with-requirements")
+)
+_DRY: Final = re.compile(r"(?:^| )--?(?:dry-?run(?!=(?:none|false))|help\b)")
+_FED: Final = re.compile(r"\b(?:echo|printf)\b[^|]*|<<.*", re.DOTALL)
+_INTERPRETERS: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php")
+_FORK_BOMB: Final = re.compile(
+    r"(?<![\w:.])([\w:.]{1,32})\s{0,4}\(\)\s{0,4}\{[^}]{0,200}?\1\s{0,4}\|\s{0,4}\1\s{0,4}&"
+)
+# The paths that `open(path, "w")` and the like write.
+_PATH: Final = r"\s{0,9}['\"]([^'\"]{1,200})['\"]"
+_WRITTEN: Final = re.compile(
+    rf"open\s{{0,9}}\((?:os\.path\.expanduser\s{{0,9}}\()?{_PATH}\)?\s{{0,9}},\s{{0,9}}['\"][wa]"
+    rf"|(?:write\w*Sync|File\.write)\s{{0,9}}\(?{_PATH}|Path\s{{0,9}}\({_PATH}\)\.write_"
+    r"|open\s{0,9}\(\s{0,9}\w+\s{0,9},\s{0,9}['\"]>\s{0,9}([^'\"]{1,200})"
+    r"|(?:os\.(?:rename|replace)|shutil\.(?:copy\w*|move)|copyFileSync|renameSync)"
+    rf"\s{{0,9}}\([^,]{{1,200}},{_PATH}"
+)
+# A command in text, as far as that is known without parsing.
+_PIECE: Final = re.compile(
+    r"(?:^|[;&|\n({!`'\"])(?:\s|(?:then|do|else|time|env|sudo|\w+=[^\s;&|]*+)\s)*+"
+    r"(?P<command>(?:[\w./-]*+(?<=/))?(?P<name>[\w.-]++)[^;&|\n]{0,1024})"
+)
+_PIECES_MAX: Final = 512
 
 
 def _package(name: str, texts: list[str], directory: str | None) -> list[Loss]:
@@ -60,30 +67,13 @@ def _package(name: str, texts: list[str], directory: str | None) -> list[Loss]:
         # For uv, `-p` is a version of Python.
         if rest[at] in ("--package", "--from") or (rest[at] == "-p" and "uv" not in name):
             package = package or "".join(rest[at + 1 : at + 2])
-        at += 2 if rest[at] in RUN_VALUES else 1
+        at += 2 if rest[at] in _RUN_VALUES else 1
     package = package or "".join(rest[at : at + 1])
     plain = re.sub(r"(?<=.)@[^/]*$|\[.*|[=<>~!].*", "", package)
-    if not package or UNKNOWN_TEXT in package or plain in TOOLS or package.startswith("."):
+    is_known = package[:1] in ("", ".") or UNKNOWN_TEXT in package or plain in listed_words("tools")
+    if is_known:
         return []
     return [Loss(Kind.DOWNLOADS, "runs {} from the net", Need.MISSING, (plain,), directory)]
-
-
-def _row_checks() -> dict[str, list[tuple[re.Pattern[str], Kind, str]]]:
-    found: dict[str, list[tuple[re.Pattern[str], Kind, str]]] = {}
-    for programs, kind, reason, pattern in ROWS:
-        for program in programs.split():
-            found.setdefault(program, []).append((re.compile(pattern, re.DOTALL), kind, reason))
-    return found
-
-
-_CHECKED: Final = _row_checks()
-# A command in text, as far as that is known without parsing.
-_PIECE: Final = re.compile(
-    r"(?:^|[;&|\n({!`'\"])(?:\s|(?:then|do|else|time|env|sudo|\w+=[^\s;&|]*+)\s)*+"
-    r"(?P<command>(?:[\w./-]*+(?<=/))?(?P<name>[\w.-]++)[^;&|\n]{0,1024})"
-)
-_PIECES_MAX: Final = 512
-_EXAMINED: Final = frozenset((*WRITERS, *SECRET_READERS, *_RUNS))
 
 
 def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> list[Loss]:
@@ -93,37 +83,48 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     name = command.name
     if name == "git":
         return git_losses(command.words, directory, line)
-    rows = _CHECKED.get(name)
-    is_code = INTERPRETERS.fullmatch(name)
-    if not (rows or is_code or name in _EXAMINED):
-        return []
     whole = [word.text for word in command.words[1:WORDS_MAX]]
     # Most expressions take time quadratic in the length of what they are searched in.
     texts = [text[:WORD_CHARS_MAX] for text in whole]
-    found: list[Loss] = []
-    if rows:
-        words = " ".join(" ".join(whole)[:TEXT_CHARS_MAX].split())
-        given = f"{words} {command.text}" if command.input == "text" else words
-        if command.input == "pipe" and (fed := FED.search(line)):
-            given = f"{words} {fed[0]}"
-        # What is in a literal of SQL is no statement.
-        given = given[:TEXT_CHARS_MAX]
-        bare = re.sub("'[^']*'", "''", given) if command.input != "pipe" else given
-        if not DRY.search(words):
-            found += (
-                Loss(kind, reason)
-                for pattern, kind, reason in rows
-                if pattern.match(bare if pattern.pattern == SQL else given[:LINE_CHARS_MAX])
-            )
-    if is_code:
+    found = _by_table(command, whole, line)
+    if _INTERPRETERS.fullmatch(name):
         found += _code(command, whole, directory)
     if name in _RUNS:
         found += _package(name, texts, directory)
     if name in WRITERS:
         found += written_losses(name, texts, directory, line)
-    if name in SECRET_READERS:
+    if name in listed_words("readers"):
         found += read_losses(name, texts, directory, line)
     return found
+
+
+def _by_table(command: SimpleCommand, whole: list[str], line: str) -> list[Loss]:
+    checks = checks_of(command.name)
+    is_sql = command.name in listed_words("sql")
+    if not (checks or is_sql):
+        return []
+    arguments = " ".join(" ".join(whole)[:TEXT_CHARS_MAX].split())
+    if _DRY.search(arguments):
+        return []
+    given = f"{arguments} {command.text}" if command.input == "text" else arguments
+    if command.input == "pipe" and (fed := _FED.search(line)):
+        given = f"{arguments} {fed[0]}"
+    found = _matching(command.name, given[:LINE_CHARS_MAX])
+    if is_sql:
+        # What is in a literal of SQL is no statement.
+        text = given[:TEXT_CHARS_MAX]
+        found += _matching(
+            "sql", text if command.input == "pipe" else re.sub("'[^']*'", "''", text)
+        )
+    return found
+
+
+def _matching(name: str, text: str) -> list[Loss]:
+    return [
+        Loss(kind, reason.format(*match.groups()))
+        for pattern, kind, reason in checks_of(name)
+        if (match := pattern.match(text))
+    ]
 
 
 def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> Iterator[Loss]:
@@ -134,39 +135,30 @@ def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> It
     ]
     texts_of = [*given, command.text if command.input == "text" else ""]
     code = "\n".join(texts_of)[:CODE_CHARS_MAX]
-    if CODE.search(code) and "tempfile" not in code:
-        yield Loss(Kind.WORK, "deletes files by its code")
-    if secret := CODE_SECRET.search(code):
-        yield Loss(Kind.SECRETS, f"reads {secret[1]}, which has secrets")
-    if CODE_SQL.search(code):
-        yield Loss(Kind.DATA, "destroys data in a database")
-    written = tuple(filter(None, itertools.chain.from_iterable(CODE_WRITE.findall(code))))
-    if any(STARTUP.search(one) for one in written):
+    if not code:
+        return
+    yield from _matching("code", code)
+    written = tuple(one for found in _WRITTEN.findall(code) for one in found if one)
+    if any(map(listed_paths("startup").search, written)):
         yield Loss(Kind.STARTUP, "writes a start-up or key file by its code")
     if written and "read" not in code:
         # Code that reads files edits them.
         yield Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, written, directory, is_plain=False)
-    if CODE_DOWNLOAD.search(code):
-        yield Loss(Kind.DOWNLOADS, "runs what it downloads")
 
 
 def text_losses(text: str) -> list[Loss] | None:
     """Return the losses of a text that is too long to be parsed; None if that is too long, too."""
     found: list[Loss] = []
-    pieces = {
-        match["command"]
-        for match in _PIECE.finditer(text)
-        if match["name"] == "git" or match["name"] in _CHECKED
-    }
+    pieces = {match["command"] for match in _PIECE.finditer(text) if checks_of(match["name"])}
     if len(pieces) > _PIECES_MAX:
         return None
     for piece in sorted(pieces):
-        words = tuple(Word(one.strip("'\"")) for one in piece.split()[:WORDS_MAX])
-        found += losses_of(SimpleCommand(words), None)
+        given = tuple(Word(one.strip("'\"")) for one in piece.split()[:WORDS_MAX])
+        found += losses_of(SimpleCommand(given), None)
     return [one for one in found if one.is_plain and one.need is not Need.MISSING]
 
 
 def line_danger(text: str) -> str:
     """Return why a shell text is dangerous as a whole; empty if it is not."""
-    bomb = "()" in text and FORK_BOMB.search(text)
+    bomb = "()" in text and _FORK_BOMB.search(text)
     return "it starts copies of itself without end" if bomb else ""

@@ -17,13 +17,11 @@ from acpterm.policy.losses.loss import (
     Loss,
     Need,
 )
-from acpterm.policy.losses.table import GIT_COMMANDS, GIT_CONFIG, GIT_ROWS, SECRET
+from acpterm.policy.losses.table import checks_of, listed_paths, listed_words
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 _Git: TypeAlias = Callable[[list[str]], Iterator[Loss]]
-_VALUES: Final = frozenset(
-    ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")
-)
+_VALUES: Final = frozenset(("-C", "-c", "--git-dir", "--work-tree"))
 
 
 _OUTPUT: Final = "--output"
@@ -40,7 +38,7 @@ def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -
     """Return the losses of git with its arguments, which runs in `directory`."""
     if (
         len(words) > 1
-        and words[1].text in GIT_HARMLESS
+        and words[1].text in listed_words("git")
         and not any(word.text.startswith(_OUTPUT) for word in words)
     ):
         return []
@@ -60,10 +58,13 @@ def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -
             for one in find(rest)
         ]
         return [*_just_stashed(command, rest, directory, line), *found]
-    if row := GIT_ROWS.get(command):
-        kind, reason, pattern = row
-        return [Loss(kind, reason)] if re.match(pattern, " ".join(rest)) else []
-    is_alias = command not in GIT_HARMLESS and re.fullmatch(r"[\w-]+", command)
+    text = " ".join(texts[at:])
+    listed = [
+        Loss(kind, reason) for pattern, kind, reason in checks_of("git") if pattern.match(text)
+    ]
+    if listed:
+        return listed
+    is_alias = command not in listed_words("git") and re.fullmatch(r"[\w-]+", command)
     loss = Loss(Kind.WORK, "runs an alias of git", Need.ALIAS, (command,), directory, False)
     return [loss] if is_alias else []
 
@@ -102,9 +103,11 @@ def _thrown(
     return Loss(Kind.WORK, THROWS, need, operands, is_plain=is_plain)
 
 
-def _dropped(*names: str) -> Loss:
+def _moved(name: str, *target: str) -> Loss:
+    """Return the loss of moving a branch to a commit, or to HEAD."""
     reason = "moves {}, whose commits may be lost"
-    return Loss(Kind.HISTORY, reason, Need.BRANCH, names, is_plain=False)
+    operands = (name, next((one for one in target if one != name), "HEAD"))
+    return Loss(Kind.HISTORY, reason, Need.MOVED, operands, is_plain=False)
 
 
 def _rewritten(*upstream: str) -> Loss:
@@ -120,14 +123,12 @@ def _checkout(rest: list[str]) -> Iterator[Loss]:
     if is_forced:
         yield _thrown(Need.RESET, [])
     if created := value_of(rest, "B"):
-        yield _dropped(created)
+        yield _moved(created, *operands)
     if is_forced or has_option(rest, "p", "--patch"):
         return
     if "--" in rest:
         if paths := rest[rest.index("--") + 1 :]:
             yield _thrown(Need.RESET, paths, "") if operands else _thrown(Need.CHANGED, paths)
-    elif any(one.startswith("--pathspec-from-file") for one in rest):
-        yield _thrown(Need.CHANGED, [])
     elif operands and not has_option(rest, "bBt", "--orphan", "--track", "--detach"):
         is_path = operands[0] in (".", ":/", "*") or operands[0].startswith(("./", "../", ":"))
         if len(operands) > 1 and not is_path:
@@ -143,16 +144,13 @@ def _restore(rest: list[str]) -> Iterator[Loss]:
     paths = operands_of(rest, "s")
     if is_staged or has_option(rest, "s", "--source"):
         yield _thrown(Need.RESET, paths, "")
-    elif paths or any(one.startswith("--pathspec-from-file") for one in rest):
+    elif paths:
         yield _thrown(Need.CHANGED, paths)
 
 
 def _reset(rest: list[str]) -> Iterator[Loss]:
     commit = next((one for one in operands_of(rest) if UNKNOWN_TEXT not in one), "")
-    if has_option(rest, "", "--keep"):
-        # Changes are kept.
-        yield _thrown(Need.RESET, [":(exclude,top)*"], commit, is_plain=False)
-    elif has_option(rest, "", "--hard", "--merge"):
+    if has_option(rest, "", "--hard", "--merge"):
         yield _thrown(Need.RESET, [], commit or None)
     elif re.match(r"(?:HEAD)?[~^@]|HEAD$", commit) or (
         commit and has_option(rest, "", "--soft", "--mixed")
@@ -182,7 +180,7 @@ def _switch(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "f", "--force", "--discard-changes"):
         yield _thrown(Need.RESET, [])
     if created := value_of(rest, "C", "--force-create"):
-        yield _dropped(created)
+        yield _moved(created, *operands_of(rest, "C"))
 
 
 def _branch(rest: list[str]) -> Iterator[Loss]:
@@ -192,8 +190,8 @@ def _branch(rest: list[str]) -> Iterator[Loss]:
     is_forced = has_option(rest, "f", "--force")
     if has_option(rest, "D") or (is_forced and has_option(rest, "d", "--delete")):
         yield Loss(Kind.HISTORY, "deletes commits of {}", Need.BRANCH, operands)
-    elif is_forced or has_option(rest, "MC"):
-        yield _dropped(*(operands[-1:] if has_option(rest, "mMcC") else operands[:1]))
+    elif operands and (is_forced or has_option(rest, "MC")):
+        yield _moved(*(operands[::-1] if has_option(rest, "mMcC") else operands))
 
 
 def _tag(rest: list[str]) -> Iterator[Loss]:
@@ -236,7 +234,7 @@ def _aborted(rest: list[str]) -> Iterator[Loss]:
 def _add(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "f", "--force") and not has_option(rest, "n", "--dry-run"):
         for path in operands_of(rest):
-            if SECRET.search(posixpath.normpath(path)):
+            if listed_paths("secret").search(posixpath.normpath(path)):
                 yield Loss(Kind.SECRETS, f"adds {shown(path)}, which has secrets")
                 return
 
@@ -276,7 +274,7 @@ def _config(rest: list[str]) -> Iterator[Loss]:
     is_alias = operands[:1] != [] and operands[0].startswith("alias.")
     if is_query or len(operands) < 2 or (is_alias and not operands[1].startswith("!")):
         return
-    if GIT_CONFIG.fullmatch(operands[0]):
+    if listed_paths("config").search(operands[0]):
         yield Loss(Kind.STARTUP, f"changes what git executes: {shown(operands[0])}")
 
 
@@ -297,7 +295,7 @@ def _update_ref(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "d", "--delete", "--stdin"):
         yield Loss(Kind.HISTORY, "deletes a reference")
     elif operands and operands[0].startswith("refs/heads/"):
-        yield _dropped(operands[0].removeprefix("refs/heads/"))
+        yield _moved(operands[0].removeprefix("refs/heads/"), *operands[1:])
 
 
 def _worktree(rest: list[str]) -> Iterator[Loss]:
@@ -315,5 +313,3 @@ _GIT: Final[Mapping[str, _Git]] = {
     "stash": _stash, "switch": _switch, "tag": _tag, "update-ref": _update_ref,
     "worktree": _worktree,
 }  # fmt: skip
-GIT_HARMLESS: Final = GIT_COMMANDS - _GIT.keys() - GIT_ROWS.keys()
-"""The commands of git that lose nothing."""

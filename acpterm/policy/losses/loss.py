@@ -27,6 +27,8 @@ class Need(enum.StrEnum):
     """A file or directory exists, and git cannot restore it."""
     MANY = "many"
     """Several of these files have changes that git cannot restore."""
+    MOVED = "moved"
+    """The branch, the first operand, has commits that neither the second nor another ref has."""
     MISSING = "missing"
     """The package is not installed in the project."""
     OVERWRITTEN = "overwritten"
@@ -44,8 +46,8 @@ class Need(enum.StrEnum):
 
 
 NOUNS: Final[Mapping[Need, str]] = {
-    Need.BRANCH: "branches", Need.STASH: "stashes", Need.TAG: "tags", Need.PUSHED: "commits",
-    Need.DEFAULT: "commits", Need.MISSING: "packages",
+    Need.BRANCH: "branches", Need.MOVED: "branches", Need.STASH: "stashes", Need.TAG: "tags",
+    Need.PUSHED: "commits", Need.DEFAULT: "commits", Need.MISSING: "packages",
 }  # fmt: skip
 """What the names of a finding are, if there are several; by default, files."""
 

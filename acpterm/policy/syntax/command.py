@@ -1,6 +1,6 @@
 """The types that the parser returns: a parsed line (`Script`) and a `SimpleCommand` in it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
@@ -46,8 +46,5 @@ class Script(NamedTuple):
     """Why the line is dangerous whatever its commands are; empty if it is not."""
     constants: Mapping[str, str] = NO_CONSTANTS
     """The last known value of each variable that the line assigns."""
-    suspected: Iterable[SimpleCommand] = ()
-    """Texts that may be commands, for finding danger only; to be read once.
-
-    Reading them may raise `TooLongError`.
-    """
+    suspected: tuple[str, ...] = ()
+    """Texts that may have commands which are not found, for finding danger only."""

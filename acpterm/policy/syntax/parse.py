@@ -54,8 +54,23 @@ _PLAIN_TOKEN: Final = re.compile(
 _QUOTED: Final = re.compile(r"""'[^']*+'|"(?:[^"\\]|\\.)*+"|\\.""", re.DOTALL)
 
 
+# A command is judged several times: by each profile, with the facts, and whether it may write.
+_RECENT_CHARS_MAX: Final = 4096
+
+
 def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
     """Return the commands of a line, and whether the line is plain. Raises `TooLongError`."""
+    if len(line) > _RECENT_CHARS_MAX:
+        return _parse(line, constants)
+    return _recently_parsed(line, tuple(constants.items()))
+
+
+@functools.lru_cache(16)
+def _recently_parsed(line: str, constants: tuple[tuple[str, str], ...]) -> Script:
+    return _parse(line, dict(constants))
+
+
+def _parse(line: str, constants: Mapping[str, str]) -> Script:
     if len(line) > JUDGED_BYTES_MAX:
         raise TooLongError
     odd = _odd_characters(line)
@@ -81,7 +96,7 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
     elif not problem and _plain_words(line) != walk.words:
         problem = "text that two parsers read differently"
     texts = [original] if root.has_error or odd else walk.suspected
-    return Script(commands, problem, walk.danger, walk.variables.constants, _suspected_in(texts))
+    return Script(commands, problem, walk.danger, walk.variables.constants, tuple(texts))
 
 
 @functools.cache
@@ -155,7 +170,8 @@ def _masked(quoted: re.Match[str]) -> str:
     return re.sub(r"[^\w/.-]", "_", quoted[0].strip("'\"\\"))
 
 
-def _suspected_in(texts: Collection[str]) -> Iterator[SimpleCommand]:
+def suspected_in(texts: Collection[str]) -> Iterator[SimpleCommand]:
+    """Yield the possible commands of `Script.suspected`. Raises `TooLongError`."""
     yield from itertools.chain.from_iterable(map(suspected, texts))
     if len(texts) > COMMANDS_MAX:
         raise TooLongError

@@ -11,6 +11,7 @@ import { decisionWords } from "./js/policy.js";
 import { newQuestions } from "./js/questions.js";
 import { clock } from "./js/recordings.js";
 import { pieces, shellJoin } from "./js/shown.js";
+import { allowOnce } from "./js/words.js";
 
 const HEADER = '{"version": 2, "width": 80, "height": 24}\n';
 
@@ -237,6 +238,11 @@ test("answers are told in words", () => {
   assert.equal(alwaysWords({ prefix: null, level: "unknown" })[1], "");
   assert.deepEqual([null, 0.2, 65].map(leftText), ["", "no time left", "1m 5s left"]);
   assert.equal(decisionWords("ask")[0], "Asked");
+});
+
+test("the button that allows says whether the files come back", () => {
+  assert.equal(allowOnce({ canUndo: true }), "Allow once (Undo brings the files back)");
+  assert.equal(allowOnce({ canUndo: false }), "Allow once");
 });
 
 test("a new question is announced once", () => {

@@ -14,7 +14,7 @@ import { addShortcuts } from "./keys.js";
 import { LostError } from "./rpc.js";
 import { codeOf, levelBadge, localTime, shellJoin } from "./shown.js";
 import { oneLine, visible } from "./text.js";
-import { duration } from "./words.js";
+import { allowOnce, duration } from "./words.js";
 
 const TICK_MS = 1000;
 const LEAVE_MS = 1800;
@@ -83,7 +83,7 @@ class Card {
     const button = (text, kind, run, more = {}) =>
       el("button", { class: `button ${kind}`, type: "button", onclick: run, ...more }, text);
     this.buttons = [
-      button("Allow once", question.level === "dangerous" ? "" : "button-primary", (event) => this.click(event, "allow")),
+      button(allowOnce(question), question.level === "dangerous" ? "" : "button-primary", (event) => this.click(event, "allow")),
       question.prefix === null ? null
         : button("Always allow", "", (event) => this.click(event, "allow", "always"), { "aria-describedby": always.id }),
       button("Deny", "button-danger", (event) => this.click(event, "deny")),

@@ -6,6 +6,7 @@ import { announce, notify, Settling } from "./dialog.js";
 import { el, setChildren } from "./dom.js";
 import { codeOf, levelBadge } from "./shown.js";
 import { oneLine } from "./text.js";
+import { allowOnce } from "./words.js";
 
 const SHOWN_MAX = 3;
 // A longer command is answered where all of it can be read.
@@ -44,7 +45,7 @@ export class Asked {
         question.level === "dangerous" ? levelBadge(question.level) : null, " ",
         isShort ? codeOf(question.command) : el("code", {}, oneLine(question.command, COMMAND_MAX))),
       el("div", { class: "toolbar" },
-        isShort ? [button("Allow once", "", "allow"), button("Deny", "button-danger", "deny")]
+        isShort ? [button(allowOnce(question), "", "allow"), button("Deny", "button-danger", "deny")]
           : el("a", { class: "button", href: "#/approvals" }, "Read and answer")));
   }
 

@@ -19,6 +19,7 @@ export const EVENTS = {
   untoken: {},
   login: {},
   logout: {},
+  undo: {"words": "{directory}  to {snapshot}  ({changes}, {failures})", "colour": "yellow"},
   gap: {"words": "{lost} lost from {from} to {to}: {reason}", "colour": "yellow"},
 };
 

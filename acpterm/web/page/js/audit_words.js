@@ -15,7 +15,12 @@ const TEXT = 2000;
 const NOTHING = "-";
 const SHELL = /^(|ba|da|k|z)sh$/;
 const COMMAND_OPTION = /^-[a-z]*c$/;
-const UNITS = { bytes: ["byte", "bytes"], lost: ["entry", "entries"] };
+const UNITS = {
+  bytes: ["byte", "bytes"],
+  changes: ["change", "changes"],
+  failures: ["failure", "failures"],
+  lost: ["entry", "entries"],
+};
 const HOUR_MS = 3600 * 1000;
 
 const whole = (text) => oneLine(text, Infinity);

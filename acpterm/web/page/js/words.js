@@ -13,6 +13,11 @@ export const NOTHING = "-";
 
 const KIB = 1024;
 
+/** Return the text of the button that allows a command once. */
+export function allowOnce({ canUndo }) {
+  return canUndo ? "Allow once (Undo brings the files back)" : "Allow once";
+}
+
 /** Return the columns of `acpterm ls` for a terminal. `short` is the short id to show. */
 export function row(terminal, short, now) {
   return {
