@@ -24,6 +24,7 @@ from acpterm.config.profiles import Kind
 from acpterm.policy.arguments import DIRECTORY_COMMANDS, leads_outside, unsafe_argument
 from acpterm.policy.losses.arguments import enter
 from acpterm.policy.losses.find import line_danger, losses_of
+from acpterm.policy.losses.git import moves_branch
 from acpterm.policy.losses.loss import LATE, Finding, Loss, Need
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
@@ -144,6 +145,8 @@ class Classifier:
         """Whether the last command downloads something."""
         self._may_download = False
         self._has_cloned = False
+        self._has_moved = False
+        """Whether an earlier command may have moved a branch or HEAD."""
         self._count = 0
         self._words = 0
         self._size = 0
@@ -272,6 +275,11 @@ class Classifier:
         if self._may_download and self._runs_download(command, danger):
             held.append((Kind.DOWNLOADS, f"{command.name}: it runs what comes from the net"))
         for loss in self._suggested(command, context):
+            if self._has_moved and loss.need in (Need.MOVED, Need.BRANCH):
+                # HEAD and branches are no longer where facts say.
+                names = loss.operands[:1] if loss.need is Need.MOVED else loss.operands
+                names = tuple("*" if "@{" in one else one for one in names)
+                loss = loss._replace(need=Need.BRANCH, operands=names)
             finding = self.findings.get(loss)
             if loss.need is Need.NOTHING:
                 held.append((loss.kind, loss.text(())))
@@ -285,6 +293,7 @@ class Classifier:
                     self.pending[loss] = None
             elif finding:
                 held.append((loss.kind, loss.text(finding)))
+        self._has_moved = self._has_moved or moves_branch(command.words)
         return held
 
     def _suggested(self, command: SimpleCommand, context: _Context) -> list[Loss]:

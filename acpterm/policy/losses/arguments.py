@@ -53,6 +53,12 @@ def has_option(texts: Sequence[str], letters: str, *names: str) -> bool:
     return bool(given_option(texts, letters, names))
 
 
+def is_spared(texts: Sequence[str], letters: str, *names: str, values: str = "") -> bool:
+    """Return whether one of these options, with which nothing is lost, is certainly given."""
+    end = texts.index("--") if "--" in texts else len(texts)
+    return bool(given_option(texts[:end], letters, names, values))
+
+
 def _is_long(text: str, names: Sequence[str]) -> bool:
     # getopt_long(3) accepts abbreviations.
     return text[:2] == "--" != text and any(one.startswith(text) for one in names)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from acpterm.config.profiles import Kind
-from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
+from acpterm.policy.losses.arguments import enter, has_option, is_spared, operands_of, value_of
 from acpterm.policy.losses.loss import LINE_CHARS_MAX, THROWS, WORDS_MAX, Loss, Need
 from acpterm.policy.losses.table import listed_paths
 from acpterm.policy.words import UNKNOWN_TEXT
@@ -19,19 +19,21 @@ _OPERANDS: Final[Mapping[str, tuple[str, str]]] = {
     "shred": ("destroys {}", "ns"),
     **dict.fromkeys(("tee", "sponge"), ("overwrites {}", "")),
     **dict.fromkeys((">", ">|", "&>", ">&", "<>"), ("overwrites {}", "")),
-    ">>": ("", ""),
+    **dict.fromkeys((">>", "&>>", "split", "patch"), ("", "")),
     "truncate": ("empties {}", "srI"),
 }
 # Programs that write to the file that an option names.
 _OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "curl": ("o", "--output"),
     "wget": ("O", "--output-document"),
+    "pg_dump": ("f", "--file"),
+    "mysqldump": ("", "--result-file"),
     "sort": ("o", "--output"),
     "ssh-keygen": ("f",),
     "tar": ("f", "--file"),
 }
 _NO_FILES: Final = re.compile(r"-|/dev/.*|/proc/self/fd/.*|&?\d+|")
-_CURL_FILE: Final = re.compile(r"^(?:-[dF])?[\w.-]*=?@([^;]+)|file://(.+)")
+_CURL_FILE: Final = re.compile(r"^[^/@]*@([^;]+)|file://(.+)")
 # What git cannot do without. A lock is none of these.
 _GIT_FILES: Final = re.compile(
     r"(?:^|/)\.git/*(?:/(?:(?:HEAD|ORIG_HEAD|packed-refs|index|\*)|(?:refs|objects|logs)(?:/.*)?))?$"
@@ -108,8 +110,9 @@ def _from_script(name: str, texts: list[str]) -> list[str]:
 
 def _copied(name: str, texts: list[str]) -> tuple[str, list[str]]:
     is_installed = name == "install"
-    if has_option(
-        texts, "bn" if name in ("cp", "mv") else "b", "--no-clobber", "--backup", "--update"
+    if is_spared(
+        texts, "bn" if name in ("cp", "mv") else "b", "--no-clobber", "--backup", "--update",
+        values="tSmog" if is_installed else "tS",
     ) or (is_installed and has_option(texts, "d")):
         return "", []
     operands = operands_of(texts, "tSmog" if is_installed else "tS")
@@ -211,12 +214,12 @@ def _copied_over(name: str, texts: list[str], directory: str | None) -> Iterator
     *sources, target = operands_of(texts, "tS" if name != "rsync" else "ef") or [""]
     if name == "rsync":
         is_over = any(one.endswith(("/", "/.")) for one in sources) and ":" not in target
-        is_kept = has_option(texts, "nub", "--dry-run", "--ignore-existing", "--backup", "--update")
+        is_kept = is_spared(texts, "nub", "--dry-run", "--ignore-existing", "--backup", "--update")
     else:
         is_over = has_option(texts, "T", "--no-target-directory") or any(
             one.endswith("/.") for one in sources
         )
-        is_kept = not has_option(texts, "raR", "--recursive", "--archive") or has_option(
+        is_kept = not has_option(texts, "raR", "--recursive", "--archive") or is_spared(
             texts, "nub", "--no-clobber", "--backup", "--update"
         )
     if is_over and not is_kept and UNKNOWN_TEXT not in target:
@@ -256,7 +259,7 @@ def _may_match_secret(pattern: str) -> bool:
 def read_losses(  # noqa: C901  one branch for each form
     name: str, texts: list[str], directory: str | None, line: str
 ) -> Iterator[Loss]:
-    if name in _GREPS and has_option(
+    if name in _GREPS and is_spared(
         texts, "qcl" if name.endswith("grep") else "", "--quiet", "--count"
     ):
         return
@@ -276,7 +279,7 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = [
             next(filter(None, match.groups())) for one in texts if (match := _CURL_FILE.search(one))
         ]
-        for option in ("-T", "--upload-file", "--post-file"):
+        for option in ("-T", "--upload-file", "--post-file", "--body-file"):
             paths += [b for a, b in itertools.pairwise(texts) if a == option]
             paths += [one.partition("=")[2] for one in texts if one.startswith(f"{option}=")]
     elif name in ("sed", "awk", "gawk", "mawk", "nawk", "grep", "egrep", "fgrep", "rg", "jq", "yq"):
