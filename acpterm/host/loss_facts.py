@@ -281,6 +281,8 @@ class LossFacts:
         return tuple(found)
 
     def tags(self, directory: str, names: tuple[str, ...]) -> Finding:
+        if "*" in names:
+            return tuple(self._git(directory, "tag") or ())
         return tuple(
             one for one in names
             if self._git(directory, "rev-parse", "-q", "--verify", f"refs/tags/{one}")

@@ -275,11 +275,6 @@ class Classifier:
         if self._may_download and self._runs_download(command, danger):
             held.append((Kind.DOWNLOADS, f"{command.name}: it runs what comes from the net"))
         for loss in self._suggested(command, context):
-            if self._has_moved and loss.need in (Need.MOVED, Need.BRANCH):
-                # HEAD and branches are no longer where facts say.
-                names = loss.operands[:1] if loss.need is Need.MOVED else loss.operands
-                names = tuple("*" if "@{" in one else one for one in names)
-                loss = loss._replace(need=Need.BRANCH, operands=names)
             finding = self.findings.get(loss)
             if loss.need is Need.NOTHING:
                 held.append((loss.kind, loss.text(())))
@@ -308,7 +303,7 @@ class Classifier:
                 more = losses_of(command, other, line)
                 # Without a need, they are the same.
                 found += (one for one in more if one.need is not Need.NOTHING)
-        return found
+        return [one.after_moves() for one in found] if self._has_moved else found
 
     def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
         """Return whether a command executes what the line downloads."""

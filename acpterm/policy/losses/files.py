@@ -39,6 +39,7 @@ _GIT_FILES: Final = re.compile(
     r"(?:^|/)\.git/*(?:/(?:(?:HEAD|ORIG_HEAD|packed-refs|index|\*)|(?:refs|objects|logs)(?:/.*)?))?$"
     r"(?<!\.lock)"
 )
+_SPARED_BY_RSYNC: Final = ("nub", "--dry-run", "--ignore-existing", "--backup", "--update")
 _COPIERS: Final = frozenset(("cp", "mv", "install", "ln"))
 # Modes with which a file in `~/.ssh` stays private.
 _PRIVATE: Final = re.compile(r"0?[67]00|0?[46][04]0|0?[67]44|go[-=]\S*|u\S*|400")
@@ -59,7 +60,7 @@ WRITERS: Final = frozenset(
 )  # fmt: skip
 
 
-def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C901, PLR0911  one for each form
+def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C901, PLR0911, PLR0912  one for each form
     """Return how a program changes files, as a reason, and the files; none for other programs."""
     if row := _OPERANDS.get(name):
         is_added = (name == "tee" and has_option(texts, "a", "--append")) or (
@@ -77,8 +78,11 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
         letter, *names = _OUTPUTS[name]
         output = value_of(texts, letter, *names)
         if name == "tar":
-            is_made = texts and re.match(r"-?\w*c\w*f|-?\w*f\w*c", texts[0])
-            output = (output or "".join(texts[1:2])) if is_made else None
+            is_made = has_option(texts, "c", "--create", values="fCTXIb")
+            is_plain = texts and re.match(r"\w*c\w*f|\w*f\w*c", texts[0])
+            output = "".join(texts[1:2]) if is_plain else output if is_made else None
+        if name == "curl" and has_option(texts, "O", "--remote-name", values="XHdoFuATbeEm"):
+            output = output or next((posixpath.basename(one) for one in texts if "://" in one), "")
         is_kept = (name == "ssh-keygen" and has_option(texts, "lyRFHBLA")) or (
             name == "sort" and output in operands_of(texts, "oktST")
         )
@@ -92,9 +96,14 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
     if name == "ffmpeg":
         return "overwrites {}", texts[-1:] if "-y" in texts else []
     if name in ("scp", "rsync"):
-        last = "".join(operands_of(texts, "eiPp")[1:][-1:])
+        *sources, last = operands_of(texts, "ef" if name == "rsync" else "ciFloPS") or [""]
+        if ":" in last or not sources:
+            return "", []
+        is_kept = name == "rsync" and is_spared(texts, *_SPARED_BY_RSYNC)
+        inside = [posixpath.join(last, re.split("[/:]", one)[-1]) for one in sources]
         # Into the home directory: the start-up files.
-        return "", [] if ":" in last else ["~/.profile" if last in ("~", "~/") else last]
+        paths = ["~/.profile"] if last in ("~", "~/") else [last, *inside]
+        return "" if is_kept else "overwrites {}", paths
     if name == "chmod" and not any(map(_PRIVATE.fullmatch, texts)):
         return "", [one for one in operands_of(texts)[1:] if ".ssh" in one]
     return "overwrites {}", _from_script(name, texts)
@@ -109,13 +118,13 @@ def _from_script(name: str, texts: list[str]) -> list[str]:
 
 
 def _copied(name: str, texts: list[str]) -> tuple[str, list[str]]:
-    is_installed = name == "install"
-    if is_spared(
-        texts, "bn" if name in ("cp", "mv") else "b", "--no-clobber", "--backup", "--update",
-        values="tSmog" if is_installed else "tS",
-    ) or (is_installed and has_option(texts, "d")):
+    values = "tSmog" if name == "install" else "tS"
+    letters = "bn" if name in ("cp", "mv") else "b"
+    if is_spared(texts, letters, "--no-clobber", "--backup", "--update", values=values) or (
+        name == "install" and has_option(texts, "d")
+    ):
         return "", []
-    operands = operands_of(texts, "tSmog" if is_installed else "tS")
+    operands = operands_of(texts, values)
     given = value_of(texts, "t", "--target-directory")
     directory = given or "".join(operands[-1:])
     sources = [one for one in operands if one != given] if given else operands[:-1]
@@ -188,7 +197,7 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
         else:
             moved = [one for one in moved[:-1] if _GIT_FILES.search(one)]
             yield from _by_kind("moves {}, which git needs", Need.DELETED, moved, directory)
-    if name in ("cp", "rsync"):
+    if name in ("cp", "patch", "rsync"):
         yield from _copied_over(name, texts, directory)
 
 
@@ -210,11 +219,15 @@ def _by_kind(
 
 
 def _copied_over(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
-    """Yield the loss of copying what is in a directory over another."""
+    """Yield the loss of copying what is in a directory over another, or of taking a patch back."""
+    if name == "patch":
+        if has_option(texts, "R", "--reverse") and not is_spared(texts, "", "--dry-run"):
+            yield Loss(Kind.WORK, THROWS, Need.CHANGED, (".",), directory, is_plain=False)
+        return
     *sources, target = operands_of(texts, "tS" if name != "rsync" else "ef") or [""]
     if name == "rsync":
         is_over = any(one.endswith(("/", "/.")) for one in sources) and ":" not in target
-        is_kept = is_spared(texts, "nub", "--dry-run", "--ignore-existing", "--backup", "--update")
+        is_kept = is_spared(texts, *_SPARED_BY_RSYNC)
     else:
         is_over = has_option(texts, "T", "--no-target-directory") or any(
             one.endswith("/.") for one in sources

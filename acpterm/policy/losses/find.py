@@ -32,11 +32,6 @@ _RUNS: Final[Mapping[str, re.Pattern[str]]] = {
 _RUN_VALUES: Final = frozenset(
     ("-p", "--package", "--from", "--with", "--python", "-c", "--call", "--with-requirements")
 )
-# GNU's programs, as some machines name them.
-_SAME: Final = {
-    "srm": "rm",
-    **{f"g{one}": one for one in ("cp mv ln rm sed tar tee dd sort install truncate shred".split())},
-}
 _DRY: Final = re.compile(r"(?:^| )--?(?:dry-?run(?!=(?:none|false))|help\b)")
 _FED: Final = re.compile(r"\b(?:echo|printf)\b[^|]*|<<.*", re.DOTALL)
 _INTERPRETERS: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php")
@@ -85,7 +80,8 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     """Return what a command may lose, the surest first; empty for almost every command."""
     # `directory` is that of the command, seen from the directory of the line; None if not known.
     # `line` is the shell text that has the command.
-    name = _SAME.get(command.name, command.name)
+    # GNU's programs are `gcp` and the like on some machines.
+    name = command.name[command.name in listed_words("prefixed") :]
     if name == "git":
         return git_losses(command.words, directory, line)
     whole = [word.text for word in command.words[1:WORDS_MAX]]

@@ -219,7 +219,7 @@ def _branch(rest: list[str]) -> Iterator[Loss]:
 
 def _tag(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "df", "--delete", "--force"):
-        operands = operands_of(rest, "mFu")
+        operands = ["*" if UNKNOWN_TEXT in one else one for one in operands_of(rest, "mFu")]
         names = tuple(operands if has_option(rest, "d", "--delete") else operands[:1])
         yield Loss(Kind.HISTORY, "deletes {}", Need.TAG, names)
 

@@ -1,8 +1,9 @@
 """Reads the tables: what commands lose by their words, and the names of files and programs.
 
 `commands.tsv`: programs; kind; reason; what their arguments, joined by spaces, begin with, where
-`<options>` is `_OPTIONS` and `<local>` is `_LOCAL`. `<code>` is the code of any interpreter, `<sql>`
-what a client of a database is given. `names.tsv`: list; the place in which a path counts; patterns of paths, or words.
+`<options>` is `_OPTIONS` and `<local>` is `_LOCAL`. `<code>` is the code of any interpreter, and
+`<sql>` what a client of a database is given. `names.tsv`: list; the place in which a path counts;
+patterns of paths, or words.
 """
 
 import functools
@@ -17,10 +18,9 @@ from acpterm.config.profiles import Kind
 
 _OPTIONS: Final = r"(?:-\S+ (?:[^-\s]\S* )??)*"
 # The address of a request to this machine, and no other.
-_LOCAL: Final = (
-    r"(?!.*https?://(?!<here>)).*(?:^| )<here>".replace(
-        "<here>", r"(?:\w+://)?(?:[^/ @]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)(?![\w.-])"
-    )
+_LOCAL: Final = r"(?!.*https?://(?!<here>)).*(?:^| )<here>".replace(
+    "<here>",
+    r"(?:\w+://)?(?:[^/ @]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)(?![\w.-])",
 )
 _PLACES: Final = {
     "anywhere": r"(?:^|[/:=@])",
