@@ -15,8 +15,8 @@ from acpterm.policy.words import UNKNOWN_TEXT
 
 # Programs that change all their operands: the reason, and the options with a value.
 _OPERANDS: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(("rm", "unlink", "trash"), ("deletes {}", "")),
-    "shred": ("destroys {}", "ns"),
+    **dict.fromkeys(("rm", "unlink", "trash", "trash-put"), ("deletes {}", "")),
+    **dict.fromkeys(("shred", "wipe", "scrub"), ("destroys {}", "ns")),
     **dict.fromkeys(("tee", "sponge"), ("overwrites {}", "")),
     **dict.fromkeys((">", ">|", "&>", ">&", "<>"), ("overwrites {}", "")),
     **dict.fromkeys((">>", "&>>", "split", "patch"), ("", "")),
@@ -43,12 +43,13 @@ _SPARED_BY_RSYNC: Final = ("nub", "--dry-run", "--ignore-existing", "--backup", 
 _COPIERS: Final = frozenset(("cp", "mv", "install", "ln"))
 # Modes with which a file in `~/.ssh` stays private.
 _PRIVATE: Final = re.compile(r"0?[67]00|0?[46][04]0|0?[67]44|go[-=]\S*|u\S*|400")
+_AWKS: Final = frozenset(("awk", "gawk", "mawk", "nawk"))
 _EDITORS: Final = {
+    **dict.fromkeys(_AWKS, re.compile("inplace")),
     "sed": re.compile(r"-[a-zA-Z]*i.*|--in-place.*"),
     **dict.fromkeys(("vim", "vi", "nvim", "ex"), re.compile(r"-[a-zA-Z]*s[a-zA-Z]*")),
     **dict.fromkeys(("perl", "ruby"), re.compile(r"-[a-zA-Z0-9]*i\S*")),
 }
-_AWKS: Final = frozenset(("awk", "gawk", "mawk", "nawk"))
 _GREPS: Final = frozenset(
     (*_AWKS, "grep", "egrep", "fgrep", "rg", "ag", "zgrep", "sed", "jq", "yq")
 )
@@ -89,7 +90,9 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
         return "overwrites {}", [output] if output and not is_kept else []
     if name == "uniq":
         return "overwrites {}", operands_of(texts, "fsw")[1:2]
-    if name in ("vim", "vi", "nvim", "ex") and any(one.startswith("%d") for one in texts):
+    if name in ("vim", "vi", "nvim", "ex") and any(
+        one.lstrip("+:").startswith("%d") for one in texts
+    ):
         return "empties {}", operands_of(texts, "cu")
     if name == "dd":
         return "overwrites {}", [one[3:] for one in texts if one.startswith("of=")]

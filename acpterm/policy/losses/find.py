@@ -34,16 +34,19 @@ _RUN_VALUES: Final = frozenset(
 )
 _DRY: Final = re.compile(r"(?:^| )--?(?:dry-?run(?!=(?:none|false))|help\b)")
 _FED: Final = re.compile(r"\b(?:echo|printf)\b[^|]*|<<.*", re.DOTALL)
-_INTERPRETERS: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php")
+_INTERPRETERS: Final = re.compile(
+    r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php|lua"
+)
 _FORK_BOMB: Final = re.compile(
     r"(?<![\w:.])([\w:.]{1,32})\s{0,4}\(\)\s{0,4}\{[^}]{0,200}?\1\s{0,4}\|\s{0,4}\1\s{0,4}&"
 )
 # The paths that `open(path, "w")` and the like write.
 _PATH: Final = r"\s{0,9}['\"]([^'\"]{1,200})['\"]"
 _WRITTEN: Final = re.compile(
-    rf"open\s{{0,9}}\((?:os\.path\.expanduser\s{{0,9}}\()?{_PATH}\)?\s{{0,9}},\s{{0,9}}['\"][wa]"
-    rf"|(?:write\w*Sync|File\.write)\s{{0,9}}\(?{_PATH}|Path\s{{0,9}}\({_PATH}\)\.write_"
-    r"|open\s{0,9}\(\s{0,9}\w+\s{0,9},\s{0,9}['\"]>\s{0,9}([^'\"]{1,200})"
+    rf"open\s{{0,9}}\((?:os\.path\.expanduser\s{{0,9}}\()?{_PATH}\)?\s{{0,9}},\s{{0,9}}(?:mode=)?['\"][wa]"
+    rf"|(?:write(?:\w*Sync|File)|createWriteStream|file_put_contents|File\.write)\s{{0,9}}\(?{_PATH}"
+    rf"|Path\s{{0,9}}\({_PATH}\)\.(?:write_|open\(['\"]w)"
+    r"|open\s{0,9}\(?(?:my| ){0,9}\$?\w+\s{0,9},\s{0,9}['\"]>(?:['\"],)?[\s'\"]{0,9}([^'\"]{1,200})"
     r"|(?:os\.(?:rename|replace)|shutil\.(?:copy\w*|move)|copyFileSync|renameSync)"
     rf"\s{{0,9}}\([^,]{{1,200}},{_PATH}"
 )

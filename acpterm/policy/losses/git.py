@@ -42,7 +42,7 @@ def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -
     if (
         len(words) > 1
         and words[1].text in listed_words("git")
-        and not any(word.text.startswith(_OUTPUT) for word in words)
+        and not any(word.text.startswith((_OUTPUT, "-o")) for word in words)
     ):
         return []
     texts = [word.text[:WORD_CHARS_MAX] for word in words[1:WORDS_MAX]]
@@ -52,7 +52,7 @@ def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -
     command, rest = texts[at], texts[at + 1 :]
     if command == "clean" and any("requireforce=false" in one.lower() for one in texts[:at]):
         rest = ["-f", *rest]
-    if output := value_of(rest, "", _OUTPUT):
+    if output := value_of(rest, "o" if command == "archive" else "", _OUTPUT):
         operands = (output,)
         return [Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, operands, directory, False)]
     if find := _GIT.get(command):
