@@ -103,10 +103,10 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
         if ":" in last or not sources:
             return "", []
         is_kept = name == "rsync" and is_spared(texts, *_SPARED_BY_RSYNC)
-        inside = [posixpath.join(last, re.split("[/:]", one)[-1]) for one in sources]
+        names = [re.split("[/:]", one)[-1] for one in sources if one[-1:] not in ("/", ".")]
         # Into the home directory: the start-up files.
-        paths = ["~/.profile"] if last in ("~", "~/") else [last, *inside]
-        return "" if is_kept else "overwrites {}", paths
+        paths = [last, *(posixpath.join(last, one) for one in names)] if names else []
+        return "" if is_kept else "overwrites {}", ["~/.profile"] if last in ("~", "~/") else paths
     if name == "chmod" and not any(map(_PRIVATE.fullmatch, texts)):
         return "", [one for one in operands_of(texts)[1:] if ".ssh" in one]
     return "overwrites {}", _from_script(name, texts)
