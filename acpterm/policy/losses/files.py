@@ -105,8 +105,9 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
         is_kept = name == "rsync" and is_spared(texts, *_SPARED_BY_RSYNC)
         names = [re.split("[/:]", one)[-1] for one in sources if one[-1:] not in ("/", ".")]
         # Into the home directory: the start-up files.
-        paths = [last, *(posixpath.join(last, one) for one in names)] if names else []
-        return "" if is_kept else "overwrites {}", ["~/.profile"] if last in ("~", "~/") else paths
+        whole = "~/.profile" if last in ("~", "~/") else last
+        paths = [whole, *(posixpath.join(last, one) for one in names)]
+        return "overwrites {}" if names and not is_kept else "", paths
     if name == "chmod" and not any(map(_PRIVATE.fullmatch, texts)):
         return "", [one for one in operands_of(texts)[1:] if ".ssh" in one]
     return "overwrites {}", _from_script(name, texts)
