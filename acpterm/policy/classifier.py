@@ -24,6 +24,7 @@ from acpterm.config.profiles import Kind
 from acpterm.policy.arguments import DIRECTORY_COMMANDS, leads_outside, unsafe_argument
 from acpterm.policy.losses.arguments import enter
 from acpterm.policy.losses.find import line_danger, losses_of
+from acpterm.policy.losses.git import moves_branch
 from acpterm.policy.losses.loss import LATE, Finding, Loss, Need
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
@@ -144,6 +145,8 @@ class Classifier:
         """Whether the last command downloads something."""
         self._may_download = False
         self._has_cloned = False
+        self._has_moved = False
+        """Whether an earlier command may have moved a branch or HEAD."""
         self._count = 0
         self._words = 0
         self._size = 0
@@ -285,6 +288,7 @@ class Classifier:
                     self.pending[loss] = None
             elif finding:
                 held.append((loss.kind, loss.text(finding)))
+        self._has_moved = self._has_moved or moves_branch(command.words)
         return held
 
     def _suggested(self, command: SimpleCommand, context: _Context) -> list[Loss]:
@@ -299,7 +303,7 @@ class Classifier:
                 more = losses_of(command, other, line)
                 # Without a need, they are the same.
                 found += (one for one in more if one.need is not Need.NOTHING)
-        return found
+        return [one.after_moves() for one in found] if self._has_moved else found
 
     def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
         """Return whether a command executes what the line downloads."""

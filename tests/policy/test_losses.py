@@ -155,6 +155,7 @@ def test_long_line_is_searched_for_losses():
     long = "true; " * 300
     assert judged(long + "git push --force").kind == "history"
     assert judged(long + "cd x && (CI=1 npm publish)").kind == "publish"
+    assert judged(long + "psql -c 'drop table x'").kind == "data"
     assert judged(long + "echo git push --force").decision == "allow"
     assert judged(long + "npx foo; git push; git status; psql -c 'select 1'").decision == "allow"
     many = "".join(f"git push {number}; " for number in range(1000))
