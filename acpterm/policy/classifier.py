@@ -219,7 +219,8 @@ class Classifier:
         unwrapped = unwrap(command)
         level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
         is_listed = level is Level.DANGEROUS
-        losses = self._losses(command, context, unwrapped.danger)
+        suggested = self._suggested(command, context)
+        losses = self._losses(command, context, unwrapped.danger, suggested)
         if losses:
             level, reason = Level.DANGEROUS, losses[0][1]
         if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
@@ -229,8 +230,9 @@ class Classifier:
             wraps = bool(unwrapped.inner)
             self.found.append(
                 FoundPart(
-                    words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed
-                )
+                    words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed,
+                    suggested,
+                )  # fmt: skip
             )
         inner = [*unwrapped.inner, *(self._alias(command) if self.findings else ())]
         if command.name in _MOVES and not context.is_suspected:
@@ -256,22 +258,28 @@ class Classifier:
                 self._places.pop()
         elif self._is_download and operator.startswith(">"):
             self._downloaded.update(word.text for word in command.words[1:])
-        if losses := () if operator in "()" else self._losses(command, context, ""):
+        suggested = () if operator in "()" else self._suggested(command, context)
+        if losses := () if operator in "()" else self._losses(command, context, "", suggested):
             kinds = tuple(kind for kind, _ in losses)
             self.found.append(
                 FoundPart(
-                    command.words, Level.DANGEROUS, losses[0][1], False, False, False, kinds, False
-                )
+                    command.words, Level.DANGEROUS, losses[0][1], False, False, False, kinds, False,
+                    suggested,
+                )  # fmt: skip
             )
 
     def _losses(
-        self, command: SimpleCommand, context: _Context, danger: str
+        self,
+        command: SimpleCommand,
+        context: _Context,
+        danger: str,
+        suggested: tuple[Loss, ...],
     ) -> list[tuple[Kind, str]]:
         """Return the losses of a command that hold, as far as that is known, with their reasons."""
         held: list[tuple[Kind, str]] = []
         if self._may_download and self._runs_download(command, danger):
             held.append((Kind.DOWNLOADS, f"{command.name}: it runs what comes from the net"))
-        for loss in self._suggested(command, context):
+        for loss in suggested:
             finding = self.findings.get(loss)
             if loss.need is Need.NOTHING:
                 held.append((loss.kind, loss.text(())))
@@ -287,19 +295,19 @@ class Classifier:
                 held.append((loss.kind, loss.text(finding)))
         return held
 
-    def _suggested(self, command: SimpleCommand, context: _Context) -> list[Loss]:
+    def _suggested(self, command: SimpleCommand, context: _Context) -> tuple[Loss, ...]:
         """Return the losses that the words of a command suggest, wherever it may run."""
         line = self.texts[-1] if self.texts else ""
         if context.is_suspected:
             # Where it would run is not known.
-            return losses_of(command, None, line)
+            return tuple(losses_of(command, None, line))
         found = losses_of(command, self._places[-1].directory, line)
         if found:
             for other in self._other_directories(command):
                 more = losses_of(command, other, line)
                 # Without a need, they are the same.
                 found += (one for one in more if one.need is not Need.NOTHING)
-        return found
+        return tuple(found)
 
     def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
         """Return whether a command executes what the line downloads."""

@@ -14,10 +14,9 @@ import trio.testing
 from acpterm.audit.entry import Entry
 from acpterm.commands.audit_format import audit_row
 from acpterm.config import undo_dir
-from acpterm.config.profiles import Kind
 from acpterm.host import snapshots
 from acpterm.host.agent import gate
-from acpterm.host.snapshots import FILES_ONLY
+from acpterm.undo.scan import FILES_ONLY
 from acpterm.undo.store import Store
 from tests.support import connector
 from tests.support.agent import agent_at
@@ -308,11 +307,11 @@ async def test_a_slow_snapshot_delays_no_command_by_more_than_its_limit(
     began = trio.current_time()
     assert await kept.begin("/work", "local") == snapshots.BUSY
     assert trio.current_time() - began == pytest.approx(snapshots.DELAY_MAX_S)
-    assert await kept.keep("/work", "local") == snapshots.BUSY
+    assert (await kept.keep("/work", "local")).why == snapshots.BUSY
     assert trio.current_time() - began == pytest.approx(2 * snapshots.DELAY_MAX_S)
     done.set()
     await trio.testing.wait_all_tasks_blocked()
-    assert await kept.keep("/work", "local") == ""
+    assert (await kept.keep("/work", "local")).why == ""
 
 
 async def _at_once(work, *args, **options):
@@ -332,7 +331,7 @@ async def test_commands_at_once_in_one_directory_are_each_kept(nursery, monkeypa
     kept, found = snapshots.Snapshots(nursery.start_soon, is_on=True), []
 
     async def keep():
-        found.append(await kept.keep("/work", "local", max_s=DEADLINE_S))
+        found.append((await kept.keep("/work", "local", max_s=DEADLINE_S)).why)
 
     async with trio.open_nursery() as at_once:
         for _ in range(3):
@@ -381,8 +380,9 @@ async def test_a_linked_worktree_has_a_way_back_for_files_only(nursery, monkeypa
     monkeypatch.setattr(snapshots, "_snapshot", snapshot)
     kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
     (tmp_path / ".git").write_text("gitdir: /elsewhere/.git/worktrees/x\n")
-    assert await kept.keep(str(tmp_path), "local", max_s=DEADLINE_S) == snapshots.FILES_ONLY
-    assert await kept.begin(str(tmp_path), "local") == ""
+    found = await kept.keep(str(tmp_path), "local", max_s=DEADLINE_S)
+    assert found.why == FILES_ONLY
+    assert await kept.begin(str(tmp_path), "local") == FILES_ONLY
 
 
 async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkeypatch):
@@ -392,25 +392,20 @@ async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkey
     monkeypatch.setattr(snapshots, "_snapshot", endless)
     monkeypatch.setattr(trio.to_thread, "run_sync", _at_once)
     kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
-    assert await kept.keep("/work", "local", max_s=2 * snapshots.SNAPSHOT_MAX_S) == (
-        "the snapshot of its directory took too long"
-    )
+    found = await kept.keep("/work", "local", max_s=2 * snapshots.SNAPSHOT_MAX_S)
+    assert found.why == "the snapshot of its directory took too long"
 
 
 @pytest.mark.parametrize(
-    ("kind", "unkept", "expected", "can_undo"),
+    ("unkept", "can_undo", "expected"),
     [
-        (Kind.WORK, "", "; acpterm undo can bring back its directory", True),
-        (Kind.HISTORY, "", "; acpterm undo can bring back its directory", True),
-        (None, "", "; acpterm undo can bring back its directory", True),
-        (Kind.REMOTE, "", "", False),
-        (Kind.WORK, "no git", "; no undo: no git", False),
-        (Kind.WORK, None, "", False),
-        (Kind.WORK, FILES_ONLY, f"; acpterm undo can bring back {FILES_ONLY}", True),
-        (Kind.HISTORY, FILES_ONLY, f"; acpterm undo can bring back {FILES_ONLY}", False),
-        (Kind.WORK, snapshots.BUSY, "; its snapshot for acpterm undo is not complete yet", False),
+        ("", True, "; acpterm undo can bring back all of it"),
+        ("", False, ""),
+        (None, False, ""),
+        ("no git", False, "; no undo: no git"),
+        (FILES_ONLY, True, f"; acpterm undo can bring back {FILES_ONLY}"),
+        (snapshots.BUSY, False, "; its snapshot for acpterm undo is not complete yet"),
     ],
 )
-def test_a_question_says_whether_there_is_a_way_back(kind, unkept, expected, can_undo):
-    assert gate._way_back(kind, unkept) == expected
-    assert gate._can_undo(kind, unkept) == can_undo
+def test_a_question_says_whether_there_is_a_way_back(unkept, can_undo, expected):
+    assert gate._way_back(unkept, can_undo=can_undo) == expected
