@@ -198,14 +198,17 @@ def _when(when: str | None, stores: str, daemon: ChosenDaemon) -> tuple[str | No
         return None, parse_time(when, time.time())
     except (ValueError, OverflowError):
         info = daemon.call_running(partial(_terminal, when))
-    if info is None:
-        # It was released, or the daemon has ended.
-        known = find(stores, when)
-        if len(known) > 1:
-            fail(f"{when!r} is the beginning of {len(known)} terminals' ids: give more of it")
-        if known:
-            return known[0].directory, known[0].time
-        info = daemon.request("terminal/get", GetRequest(when), TerminalInfo)
+    # Also those that were released, or of a daemon that has ended.
+    known = {one.id: one for one in find(stores, when)}
+    if info is not None and info.name == when:
+        known.clear()
+    count = len(known.keys() | ({info.terminal_id} if info else set()))
+    if count > 1:
+        fail(f"{when!r} is the beginning of {count} terminals' ids: give more of it")
+    if info is None and known:
+        (found,) = known.values()
+        return found.root, found.time
+    info = info or daemon.request("terminal/get", GetRequest(when), TerminalInfo)
     if isinstance(info.host, str):
         fail(f"terminal {when!r} runs on {info.host}: only directories of this host are kept")
     if info.unkept is not UNSET:

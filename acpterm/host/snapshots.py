@@ -31,7 +31,8 @@ from acpterm.providers.provider import is_place
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.runtime.threads import run_blocking
 from acpterm.undo.scan import FILES_ONLY, UnkeptError, root_of
-from acpterm.undo.terminals import Known, note
+from acpterm.undo.store import Store
+from acpterm.undo.terminals import note
 
 DELAY_MAX_S: Final = 0.3
 # What cannot be kept is not tried before each command.
@@ -122,13 +123,15 @@ class Snapshots:
                 running.mark()
         return kept.why
 
-    def note(self, known: Known) -> None:
+    def note(self, terminal: str, began: float, directory: str) -> None:
         """Let `acpterm undo` know a terminal after its release, too."""
-        self._start_task(self._note, known)
+        self._start_task(self._note, terminal, began, directory)
 
-    async def _note(self, known: Known) -> None:
-        work = partial(note, undo_dir(), known)
-        with suppress(OSError):
+    async def _note(self, terminal: str, began: float, directory: str) -> None:
+        def work() -> None:
+            note(Store(undo_dir(), root_of(directory)), terminal, began)
+
+        with suppress(OSError, UnkeptError):
             await run_blocking(work, abandon_on_cancel=True, limiter=_threads)
 
     async def _keep(self, directory: str, max_s: float) -> tuple[str | None, Kept]:

@@ -5,6 +5,7 @@ import os
 import select
 import shutil
 import sys
+import time
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from acpterm.host import snapshots
 from acpterm.host.agent import gate
 from acpterm.undo.scan import FILES_ONLY
 from acpterm.undo.store import Store
+from acpterm.undo.terminals import note
 from tests.support import connector
 from tests.support.agent import agent_at
 from tests.support.commands import run
@@ -181,6 +183,33 @@ async def test_undo_names_what_still_runs_there(path, user, project, state):
     _, out, _ = await undo(path, cwd=project, stdin=b"n\n", **state)
 
     assert "runs there, and may write meanwhile: server: sleep 1000" in out
+
+
+async def test_a_beginning_of_the_ids_of_a_live_and_a_released_terminal_is_refused(
+    path, user, project, state
+):
+    await undo(path, "--keep", cwd=project, **state)
+    store = Store(undo_dir(), str(project))
+    live = await user.create("sleep 1000", cwd=str(project))
+    released = f"{live[:-4]}zzzz"
+    note(store, released, time.time())
+
+    status, _, err = await undo(path, live[:-4], cwd=project, **state)
+    assert status == 1
+    assert err == f"acpterm: {live[:-4]!r} is the beginning of 2 terminals' ids: give more of it\n"
+
+    for whole in (live, released):
+        status, _, err = await undo(path, whole, "--yes", cwd=project, **state)
+        assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["", "term_"])
+async def test_an_empty_id_is_no_terminal(path, project, state, name):
+    await undo(path, "--keep", cwd=project, **state)
+    note(Store(undo_dir(), str(project)), "term_zzzzzzzz", time.time())
+    status, _, err = await undo(path, name, "--yes", cwd=project, **state)
+    assert status == 1
+    assert "there is no terminal" in err
 
 
 async def test_undo_refuses_a_general_directory(path, state):
