@@ -40,13 +40,16 @@ def _rows() -> dict[str, list[_Row]]:
     return found
 
 
-@functools.lru_cache(1024)
 def checks_of(program: str) -> Sequence[Check]:
     """Return what the arguments of a program may begin with, and what they lose then."""
-    return [
-        (re.compile(pattern.replace("<options>", _OPTIONS), re.DOTALL), kind, reason)
-        for _, kind, reason, pattern in _rows().get(program, ())
-    ]
+    return [_check(row) for row in _rows().get(program, ())]
+
+
+# Not by the programs' names: those in no row have any length.
+@functools.cache
+def _check(row: _Row) -> Check:
+    _, kind, reason, pattern = row
+    return re.compile(pattern.replace("<options>", _OPTIONS), re.DOTALL), kind, reason
 
 
 @functools.cache
