@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from acpterm.acp.user_api import (
     GetRequest,
@@ -159,20 +160,25 @@ def _undo(
     if found.changes and not as_json and not yes:
         click.confirm("Restore this?", abort=True)
     if found.changes and (yes or not as_json):
-        changes, failures = restore(store, found.target.id, digest_of(found))
-        if log is not None:
-            entry = Entry(
-                time=time_text(time.time()),
-                event="undo",
-                worker=os.getpid(),
-                seq=1,
-                by="user",
-                directory=redact(named(os.fsencode(store.root))),
-                snapshot=found.target.id,
-                changes=changes,
-                failures=len(failures),
-            )
-            _record(daemon, log, entry)
+        entry = Entry(
+            time=time_text(time.time()),
+            event="undo",
+            worker=os.getpid(),
+            seq=1,
+            by="user",
+            directory=redact(named(os.fsencode(store.root))),
+            snapshot=found.target.id,
+            reason="it was interrupted",
+        )
+        try:
+            changes, failures = restore(store, found.target.id, digest_of(found))
+            entry = replace(entry, changes=changes, failures=len(failures), reason=None)
+        except UnkeptError:  # nothing was restored
+            log = None
+            raise
+        finally:
+            if log is not None:
+                _record(daemon, log, entry)
     if as_json:
         echo_once(json_text(_as_json(store, found, running, failures, restored=yes)))
     else:

@@ -290,7 +290,7 @@ def _read(requests: IO[bytes], contents: IO[bytes], oids: list[bytes]) -> Iterat
 def apply(store: Store, found: Plan) -> list[str]:
     """Carry a plan out, within `locked`; return what could not be done, and why.
 
-    Raises `UnkeptError` if git works in the directory now.
+    Raises `UnkeptError` if nothing is done: git works in the directory, or the disk is full.
     """
     if any(change.is_git for change in found.files):
         lock = os.path.join(store.root, ".git", "index.lock")
@@ -300,6 +300,16 @@ def apply(store: Store, found: Plan) -> list[str]:
     # It may have been removed with all that was in it.
     os.makedirs(store.root, exist_ok=True)
     done = _Restorer(os.fsencode(store.root))
+    try:
+        _apply(store, found, done)
+    except (UnkeptError, OSError) as error:
+        # It has begun: what is restored is said, and recorded.
+        done.failures.append(str(error))
+    done.close()
+    return done.failures
+
+
+def _apply(store: Store, found: Plan, done: "_Restorer") -> None:
     for path in [*(one.path for one in found.files if one.what == "remove"), *found.dropped]:
         done.remove(path)
     for path in sorted(found.removed, reverse=True):
@@ -319,8 +329,6 @@ def apply(store: Store, found: Plan) -> list[str]:
         modes, key=lambda one: (one in done.opened, one.count(b"/"), one), reverse=True
     ):
         done.set_mode(path, modes[path])
-    done.close()
-    return done.failures
 
 
 def _check_space(store: Store, found: Plan) -> None:

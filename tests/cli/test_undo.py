@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 from acpterm.audit.entry import Entry
+from acpterm.cli import undo as undo_module
 from acpterm.commands.audit_format import audit_row
 from acpterm.config import undo_dir
 from acpterm.host import snapshots
@@ -89,6 +90,23 @@ async def test_an_undo_is_in_the_audit_log_also_without_a_daemon(path, project, 
     assert (entry["snapshot"], entry["changes"], entry["failures"]) == (kept, 1, 0)
     shown = audit_row(msgspec.json.decode(line, type=Entry)).what
     assert shown == f"{project}  to {kept}  (1 change, 0 failures)"
+
+
+async def test_an_undo_that_is_interrupted_is_in_the_audit_log(path, project, state, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    _, out, _ = await undo(path, "--keep", "--json", cwd=project, **state)
+    (project / "a.py").write_text("two\n")
+    monkeypatch.setattr(undo_module, "restore", interrupted)
+    status, _, _ = await undo(path, "--yes", cwd=project, **state)
+    assert status != 0
+
+    _, lines, _ = await run(path, "audit", "--json", "--event", "undo", **state)
+
+    entries = map(json.loads, lines.splitlines())
+    (entry,) = (one for one in entries if one["directory"] == str(project))
+    assert (entry["snapshot"], entry["reason"]) == (json.loads(out)["id"], "it was interrupted")
 
 
 async def test_undo_lists_snapshots_and_restores_the_one_of_a_time(path, project, state):

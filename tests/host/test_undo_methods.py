@@ -43,6 +43,12 @@ def keep(project):
         store.keep("before an undo")
 
 
+def undos(tmp_path):
+    """Return the entries of the audit log about undos."""
+    lines = map(json.loads, (tmp_path / "audit" / "audit.jsonl").read_text().splitlines())
+    return [line for line in lines if line["event"] == "undo"]
+
+
 async def test_a_directory_is_shown_and_then_restored(project, tmp_path):
     settings = Settings(audit_dir=str(tmp_path / "audit"))
     async with open_host(settings, current()) as host, user_of(host) as user:
@@ -70,8 +76,7 @@ async def test_a_directory_is_shown_and_then_restored(project, tmp_path):
         listed = await user.request("undo/list", where)
         assert listed["directory"] == str(project)
         assert {one["why"] for one in listed["snapshots"]} == {"before an undo"}
-    lines = map(json.loads, (tmp_path / "audit" / "audit.jsonl").read_text().splitlines())
-    (entry,) = [line for line in lines if line["event"] == "undo"]
+    (entry,) = undos(tmp_path)
     assert (entry["by"], entry["directory"]) == ("user", str(project))
     assert (entry["snapshot"], entry["changes"], entry["failures"]) == (found["to"], 1, 0)
 
@@ -95,6 +100,17 @@ async def test_what_does_not_end_is_ended(project, monkeypatch, work):
         given = where if work == "restore" else {"cwd": str(project)}
         error = await refused(user, f"undo/{work}", **given)
     assert (error.code, "was ended" in error.message) == (INTERNAL_ERROR, True)
+
+
+async def test_a_restore_that_is_ended_midway_is_in_the_audit_log(project, tmp_path, monkeypatch):
+    monkeypatch.setitem(undo_methods._LIMITS_S, "restore", 0.0)
+    where = {"directory": str(project), "to": "1795981477506", "digest": "x"}
+    settings = Settings(audit_dir=str(tmp_path / "audit"))
+    async with open_host(settings, current()) as host, user_of(host) as user:
+        await refused(user, "undo/restore", **where)
+    (entry,) = undos(tmp_path)
+    assert (entry["directory"], entry["snapshot"]) == (str(project), "1795981477506")
+    assert "was ended" in entry["reason"]
 
 
 async def test_a_directory_that_cannot_be_resolved_stops_nothing(project, monkeypatch):

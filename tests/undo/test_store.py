@@ -595,6 +595,24 @@ def test_nothing_is_restored_if_the_disk_has_too_little_space(empty, monkeypatch
     assert os.listdir(empty.root) == []
 
 
+def test_an_error_midway_is_a_failure_of_an_undo_that_has_begun(empty, monkeypatch):
+    empty.run("echo 1 > a; echo 2 > b; echo 3 > c")
+    target = empty.keep().snapshot
+    empty.run("rm a b c")
+    read = restore_module._read
+
+    def read_one(requests, contents, oids):
+        yield next(read(requests, contents, oids))
+        raise UnkeptError("the snapshot has lost x")
+
+    with empty.store.locked():
+        found = restore_module.plan(empty.store, empty.store.keep("now"), target)
+        monkeypatch.setattr(restore_module, "_read", read_one)
+        failures = restore_module.apply(empty.store, found)
+    assert failures == ["the snapshot has lost x"]
+    assert os.listdir(empty.root) == ["a"]
+
+
 def test_a_write_that_fails_leaves_no_file_behind(empty, monkeypatch):
     empty.run("echo 1234567890 > a")
     target = empty.keep().snapshot

@@ -85,15 +85,15 @@ async def restore(user: UserConnection, params: UndoRestoreRequest) -> UndoResto
     check_absolute(params.directory)
     words = params.directory, params.to, params.digest
     # The user has not asked for half of it, although the next restore would complete it.
-    done = await _work(_Restored, "restore", *words, shield=True)
-    user.trail.record(
-        "undo",
-        by="user",
-        directory=done.directory,
-        snapshot=params.to,
-        changes=done.changes,
-        failures=len(done.failures),
-    )
+    record = partial(user.trail.record, "undo", by="user", snapshot=params.to)
+    try:
+        done = await _work(_Restored, "restore", *words, shield=True)
+    except RpcError as error:
+        # It may have restored a part.
+        if error.code == INTERNAL_ERROR:
+            record(directory=params.directory, reason=error.message)
+        raise
+    record(directory=done.directory, changes=done.changes, failures=len(done.failures))
     return UndoRestoreResponse(done.failures)
 
 
