@@ -280,6 +280,32 @@ async def test_a_released_terminal_is_undone_as_long_as_its_snapshot_exists(
 
 
 @pytest.mark.long
+async def test_a_terminal_in_a_linked_worktree_has_a_way_back_for_files_only(
+    tmp_path, project, state
+):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    await trio.run_process([*git, "init", "-q", "main"], cwd=tmp_path)
+    await trio.run_process([*git, "commit", "-qm", "x", "--allow-empty"], cwd=tmp_path / "main")
+    await trio.run_process([*git, "worktree", "add", "-q", "../linked"], cwd=tmp_path / "main")
+    linked = tmp_path / "linked"
+    env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="open")
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        # On a busy machine a command begins before its snapshot is complete.
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                (linked / "a.py").write_text("one\n")
+                lost = await agent.create_ended("rm a.py", cwd=str(linked))
+                _, out, _ = await run(path, "inspect", lost, **state)
+                if "not to before this command" not in out:
+                    break
+        assert f"undo            acpterm undo {lost}: {FILES_ONLY}\n" in out
+        status, out, err = await run(path, "undo", lost, "--yes", **state)
+    assert (status, err) == (0, "")
+    assert "only files are restored" in out
+    assert (linked / "a.py").read_text() == "one\n"
+
+
+@pytest.mark.long
 async def test_only_commands_that_change_nothing_are_not_kept(
     tmp_path, project, state, monkeypatch
 ):

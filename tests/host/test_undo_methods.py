@@ -18,6 +18,7 @@ from acpterm.jsonrpc import (
     RpcError,
 )
 from acpterm.runtime.exec_context import current
+from acpterm.undo.scan import FILES_ONLY
 from acpterm.undo.store import Store
 from tests.support.agent import agent_of
 from tests.support.user import user_of
@@ -90,6 +91,25 @@ async def test_a_terminals_directory_is_that_from_before_its_command(project):
         assert found["changes"] == [{"path": "a.py", "what": "restore"}]
         error = await refused(user, "undo/plan", terminalId=terminal, cwd="/")
         assert error.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize(
+    ("unkept", "can_undo"), [("", True), (FILES_ONLY, True), ("no git", False), (None, None)]
+)
+async def test_a_terminal_says_whether_its_directory_comes_back(project, unkept, can_undo):
+    async with open_host(Settings(), current()) as host, user_of(host) as user:
+        keep(project)
+        terminal = await user.create("rm a.py", cwd=str(project))
+        await user.request("terminal/wait", {"terminalId": terminal})
+        next(iter(host.terminals.registry)).record.unkept = unkept
+        info = await user.request("terminal/get", {"terminalId": terminal})
+        assert info.get("canUndo") == (can_undo or None)
+        assert info.get("unkept", "") == (unkept or "")
+        if can_undo is False:
+            error = await refused(user, "undo/plan", terminalId=terminal)
+            assert "there is no way back to before this command: no git" in error.message
+        else:
+            await user.request("undo/plan", {"terminalId": terminal})
 
 
 @pytest.mark.parametrize("work", ["list", "plan", "restore"])
