@@ -25,9 +25,7 @@ class Kept(NamedTuple):
     """The paths, relative to `root`, of what is not kept."""
 
 
-def brings_back(
-    lost: Mapping[Loss, Finding] | None, kept: Kept, directory: str, home: str
-) -> bool:
+def brings_back(lost: Mapping[Loss, Finding] | None, kept: Kept, directory: str, home: str) -> bool:
     """Return whether all of `lost` comes back, of a command in `directory`. Reads directories."""
     return (
         kept.why in ("", FILES_ONLY)

@@ -228,12 +228,10 @@ class Classifier:
             exact = context.is_exact and not unwrapped.danger and is_literal
             kinds = tuple(kind for kind, _ in losses)
             wraps = bool(unwrapped.inner)
-            self.found.append(
-                FoundPart(
-                    words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed,
-                    suggested,
-                )  # fmt: skip
+            part = FoundPart(
+                words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed
             )
+            self.found.append(part._replace(losses=suggested))
         inner = [*unwrapped.inner, *(self._alias(command) if self.findings else ())]
         if command.name in _MOVES and not context.is_suspected:
             self._enter(command)
@@ -261,12 +259,10 @@ class Classifier:
         suggested = () if operator in "()" else self._suggested(command, context)
         if losses := () if operator in "()" else self._losses(command, context, "", suggested):
             kinds = tuple(kind for kind, _ in losses)
-            self.found.append(
-                FoundPart(
-                    command.words, Level.DANGEROUS, losses[0][1], False, False, False, kinds, False,
-                    suggested,
-                )  # fmt: skip
+            part = FoundPart(
+                command.words, Level.DANGEROUS, losses[0][1], False, False, False, kinds, False
             )
+            self.found.append(part._replace(losses=suggested))
 
     def _losses(
         self,

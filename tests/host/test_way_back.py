@@ -8,7 +8,7 @@ import pytest
 from acpterm.config.profiles import Kind
 from acpterm.host.way_back import Kept, brings_back
 from acpterm.undo.scan import FILES_ONLY
-from tests.policy.test_lines import LOSSES, Lines, judged
+from tests.policy.test_lines import LOSSES, judged
 from tests.undo.conftest import Project
 
 __all__ = ["judged"]
