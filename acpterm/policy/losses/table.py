@@ -48,16 +48,15 @@ def _rows() -> dict[str, list[_Row]]:
 
 def checks_of(program: str) -> Sequence[Check]:
     """Return what the arguments of a program may begin with, and what they lose then."""
-    return _compiled(program) if program in _rows() else ()
+    return [_check(row) for row in _rows().get(program, ())]
 
 
+# Not by the programs' names: those in no row have any length.
 @functools.cache
-def _compiled(program: str) -> Sequence[Check]:
-    texts = ((row, row[3].replace("<options>", _OPTIONS)) for row in _rows()[program])
-    return [
-        (re.compile(text.replace("<local>", _LOCAL), re.DOTALL), row[1], row[2])
-        for row, text in texts
-    ]
+def _check(row: _Row) -> Check:
+    _, kind, reason, pattern = row
+    pattern = pattern.replace("<options>", _OPTIONS).replace("<local>", _LOCAL)
+    return re.compile(pattern, re.DOTALL), kind, reason
 
 
 @functools.cache
