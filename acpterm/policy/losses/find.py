@@ -46,7 +46,8 @@ _WRITTEN: Final = re.compile(
     rf"open\s{{0,9}}\((?:os\.path\.expanduser\s{{0,9}}\()?{_PATH}\)?\s{{0,9}},\s{{0,9}}(?:mode=)?['\"][wa]"
     rf"|(?:write(?:\w{{0,16}}Sync|File)|createWriteStream|file_put_contents|File\.write)\s{{0,9}}\(?{_PATH}"
     rf"|Path\s{{0,9}}\({_PATH}\)\.(?:write_|open\(['\"]w)"
-    r"|open\s{0,9}\(?(?:my| ){0,9}\$?\w{1,40}\s{0,9},\s{0,9}['\"]>(?:['\"],)?[\s'\"]{0,9}([^'\"]{1,200})"
+    r"|open\s{0,9}\(?(?:my| ){0,9}\$?\w{1,40}\s{0,9},\s{0,9}['\"]>(?:['\"],)?[\s'\"]{0,9}"
+    r"([^'\"]{1,200})"
     r"|(?:os\.(?:rename|replace)|shutil\.(?:copy\w*|move)|copyFileSync|renameSync)"
     rf"\s{{0,9}}\([^,]{{1,200}},{_PATH}"
 )
