@@ -173,8 +173,10 @@ def _undo(
         try:
             changes, failures = restore(store, found.target.id, digest_of(found))
             entry = replace(entry, changes=changes, failures=len(failures), reason=None)
-        except UnkeptError:  # nothing was restored
-            log = None
+        except (UnkeptError, OSError) as error:
+            entry = replace(entry, reason=str(error))
+            # Then nothing was restored.
+            log = None if isinstance(error, UnkeptError) else log
             raise
         finally:
             if log is not None:

@@ -361,11 +361,15 @@ def _is_held(root: str) -> bool:
 def _may_hold(pid: int, lock: str, root: str) -> bool:
     # git closes the lock while its editor runs; other programs keep it open.
     program = b"".join(processes.arguments_of(pid)[:1])
-    if os.path.basename(program).startswith(b"git"):
+    name = os.path.basename(program)
+    if name == b"git" or name.startswith(b"git-"):
         try:
             place = os.readlink(f"/proc/{pid}/cwd")
         except OSError:
-            return True
+            # A process of another user, which may have made the lock.
+            with suppress(OSError):
+                return os.stat(f"/proc/{pid}").st_uid == os.stat(lock).st_uid
+            return False
         if os.path.join(place, "").startswith(os.path.join(root, "")):
             return True
     with suppress(OSError):

@@ -258,7 +258,7 @@ async def test_a_released_terminal_is_undone_as_long_as_its_snapshot_exists(
     tmp_path, project, state
 ):
     env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="open")
-    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+    async with daemon(tmp_path, env=env, terminate=True) as (_, path), agent_at(path) as agent:
         # On a busy machine a command begins before its snapshot is complete.
         with trio.fail_after(DEADLINE_S):
             while True:

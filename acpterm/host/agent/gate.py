@@ -407,7 +407,7 @@ def _way_back(unkept: str | None, *, can_undo: bool) -> str:
     if unkept == BUSY:
         return "; its snapshot for acpterm undo is not complete yet"
     if unkept == FILES_ONLY:
-        return f"; acpterm undo can bring back {unkept}"
+        return f"; acpterm undo can bring back {unkept}" if can_undo else ""
     if unkept:
         return f"; no undo: {unkept}"
     return "; acpterm undo can bring back all of it" if can_undo else ""

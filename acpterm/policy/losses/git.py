@@ -86,7 +86,8 @@ def moves_branch(words: tuple[Word, ...]) -> bool:
     """Return whether a command may move a branch or HEAD, other than forward."""
     first, second = (*(word.text for word in words[:2]), "")[:2]
     is_git = first.rpartition("/")[2] in ("git", "gh", "glab")
-    return is_git and second not in listed_words("git") and second not in _KEEPERS
+    is_kept = second in _KEEPERS and not any(word.text in ("--amend", "branch") for word in words)
+    return is_git and second not in listed_words("git") and not is_kept
 
 
 def _skip_options(texts: list[str], directory: str | None) -> tuple[int, str | None]:
