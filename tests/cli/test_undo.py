@@ -476,7 +476,8 @@ async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkey
         ("", False, ""),
         (None, False, ""),
         ("no git", False, "; no undo: no git"),
-        (FILES_ONLY, True, f"; acpterm undo can bring back {FILES_ONLY}"),
+        (FILES_ONLY, True, "; acpterm undo can bring back all of it"),
+        (FILES_ONLY, False, ""),
         (snapshots.BUSY, False, "; its snapshot for acpterm undo is not complete yet"),
     ],
 )
