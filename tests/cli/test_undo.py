@@ -267,7 +267,7 @@ async def test_a_released_terminal_is_undone_as_long_as_its_snapshot_exists(
                 if "not to before this command" not in out:
                     break
                 (project / "a.py").write_text("one\n")
-        assert f"undo            acpterm undo {lost}\n" in out
+        assert f"undo            of its directory: acpterm undo {lost}\n" in out
         await agent.release(lost)
         status, _, err = await run(path, "undo", lost.removeprefix("term_"), "--yes", **state)
     assert (status, err) == (0, "")
@@ -298,7 +298,7 @@ async def test_a_terminal_in_a_linked_worktree_has_a_way_back_for_files_only(
                 _, out, _ = await run(path, "inspect", lost, **state)
                 if "not to before this command" not in out:
                     break
-        assert f"undo            acpterm undo {lost}: {FILES_ONLY}\n" in out
+        assert f"undo            of its directory: acpterm undo {lost}: {FILES_ONLY}\n" in out
         status, out, err = await run(path, "undo", lost, "--yes", **state)
     assert (status, err) == (0, "")
     assert "only files are restored" in out
