@@ -194,8 +194,8 @@ class Store:
         os.rename(aside, self._repository)
 
     def _remove_remains(self) -> None:
-        # They may fill the disk, and locks let all that follows fail. Whoever made them has ended:
-        # it held the lock of the store.
+        # They may fill the disk, and locks let all that follows fail. What made them has ended: it
+        # held the lock of the store.
         for pattern in _REMAINS:
             for path in glob.iglob(pattern, root_dir=self._repository, recursive=True):
                 os.unlink(os.path.join(self._repository, path))
