@@ -1,8 +1,8 @@
 """Starts an agent whose terminals a host runs, for `acpterm proxy` and `acpterm prompt`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from acpterm.acp.approvals import ApproverKind, ApproverRequest
@@ -25,6 +25,8 @@ class AgentOptions:
 
     command: Sequence[str]
     """The agent's program and its arguments."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that are added for the agent."""
     config: str | None = None
     """The path of the settings file given on the command line, if any."""
     embedded: bool = False
@@ -82,6 +84,8 @@ async def open_hosted_agent(
                 with_sockets = open_session_sockets(host, routes, options.mcp)
                 sockets = await stack.enter_async_context(with_sockets)
         grace = settings.kill_grace
-        opened = open_agent(options.command, trees, grace=grace, stderr_filter=stderr_filter)
+        opened = open_agent(
+            options.command, trees, env=options.env, grace=grace, stderr_filter=stderr_filter
+        )
         agent = await stack.enter_async_context(opened)
         yield Hosted(agent, questions, host, connect_user, sockets)

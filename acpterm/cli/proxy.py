@@ -4,9 +4,10 @@ from typing import Literal
 
 import click
 
+from acpterm.agents.acp_registry import RegistryError
 from acpterm.agents.proxy.run import ProxyOptions, run_proxy
 from acpterm.agents.wirelog import LogError
-from acpterm.cli._agent import BeforeAgent, hosted, mcp_options
+from acpterm.cli._agent import BeforeAgent, hosted, mcp_options, start_agent
 from acpterm.cli._async import run
 from acpterm.cli._options import common, fail, settings
 from acpterm.keeper.reports import KeeperLostError
@@ -29,6 +30,7 @@ from acpterm.runtime import logs, stdio
 def command(
     *,
     agent: tuple[str, ...],
+    agent_id: str | None,
     embedded: bool,
     terminals: Literal["ours", "editor"] | None,
     profile: str | None,
@@ -54,15 +56,22 @@ def command(
             f"--profile {profile} does not apply to the editor's terminals: leave out "
             "--terminals editor, or --profile"
         )
-    added = mcp_options(agent, tools, config, profile, mcp=mcp)
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     try:
         stream = stdio.take_stdio()
     except OSError as error:
         fail(str(error))
+    why_not = None
+    try:
+        words, variables = start_agent(agent, agent_id, chosen)
+    except RegistryError as error:
+        words, variables, why_not = [str(agent_id)], {}, str(error)
+    added = mcp_options(words, tools, config, profile, mcp=mcp)
     options = ProxyOptions(
-        command=agent,
+        command=words,
+        env=variables,
+        why_not=why_not,
         config=config,
         embedded=embedded,
         log=log,

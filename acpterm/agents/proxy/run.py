@@ -54,6 +54,8 @@ _REFUSE_TIMEOUT_S: Final = 2.0
 
 @dataclass(frozen=True)
 class ProxyOptions(AgentOptions):
+    why_not: str | None = None
+    """Why there is no agent to start, if so; the editor is sent it."""
     terminals: Literal["ours", "editor"] | None = None
     """Whose terminals the agent gets: acpterm's (`ours`) or the editor's. If None, the agent gets
     the editor's terminals if the editor has terminals and no profile is chosen, else acpterm's."""
@@ -116,7 +118,7 @@ class _Run:
     async def run(self, context: ExecContext) -> int:
         """Wait for the editor's first message; then start the agent, and relay until one ends."""
         # Without an agent, say so at once: a user who tries the command line sends no message.
-        if why := agents.why_not_found(self._options.command[0]):
+        if why := self._options.why_not or agents.why_not_found(self._options.command[0]):
             _report(why)
         first: list[bytes] | None = []
         while not first:
