@@ -162,10 +162,12 @@ def binary_of(agent: AgentEntry) -> tuple[Binary, str]:
     Raises `RegistryError`.
     """
     found = agent.distribution.binary
+    if not found:
+        raise RegistryError(f"the registry has no binary of {agent.id!r}: acpterm installs nothing")
     here = f"{sys.platform}-{_MACHINES.get(machine := platform.machine().lower(), machine)}"
     if here not in found:
-        there = f"only for {', '.join(sorted(found))}" if found else "for no platform"
-        raise RegistryError(f"the registry has no binary for {here}, {there}")
+        there = ", ".join(sorted(found))
+        raise RegistryError(f"the registry has no binary for {here}, only for {there}")
     binary = found[here]
     if binary.sha256 is None:
         raise RegistryError(f"distribution.binary.{here} has no sha256: acpterm does not trust it")
@@ -173,6 +175,14 @@ def binary_of(agent: AgentEntry) -> tuple[Binary, str]:
     if path.is_absolute() or ".." in path.parts:
         raise RegistryError(f"distribution.binary.{here}.cmd {binary.cmd!r} leaves the archive")
     return binary, os.path.join(agents_dir(), agent.id, binary.sha256.lower())
+
+
+def can_install(agent: AgentEntry) -> bool:
+    """Return whether `acpterm agents --install` installs something that is not installed."""
+    try:
+        return not os.path.isdir(binary_of(agent)[1])
+    except RegistryError:
+        return False
 
 
 def _ways(agent: AgentEntry) -> Iterator[Way]:

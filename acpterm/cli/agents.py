@@ -10,6 +10,7 @@ from acpterm.agents.acp_registry import (
     AgentEntry,
     RegistryError,
     best_way,
+    can_install,
     find,
     load_registry,
 )
@@ -69,14 +70,17 @@ class _Listed(msgspec.Struct, rename="camel"):
     kind: str
     command: list[str]
     why_not: str | None
+    can_install: bool
 
     @classmethod
     def of(cls, agent: AgentEntry) -> "_Listed":
         way = best_way(agent)
         described = (agent.id, agent.name, agent.version, agent.description)
-        return cls(*described, way.kind, way.command, way.why_not)
+        return cls(*described, way.kind, way.command, way.why_not, can_install(agent))
 
     def state(self) -> str:
         if self.why_not is not None:
             return f"not available: {self.why_not}"
-        return "installed" if self.kind in ("local", "binary") else f"started by {self.kind}"
+        if self.kind in ("local", "binary"):
+            return "installed"
+        return f"started by {self.kind}{', can be installed' * self.can_install}"

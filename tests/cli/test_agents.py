@@ -29,7 +29,7 @@ class Quiet(SimpleHTTPRequestHandler):
         self.server.paths.append(self.path)
         if self.path.startswith("/away/"):
             self.send_response(302)
-            self.send_header("Location", "http://example.org/" + self.path)
+            self.send_header("Location", "ftp://127.0.0.1:1" + self.path)
             self.end_headers()
             return
         super().do_GET()
@@ -155,6 +155,7 @@ def test_list_shows_what_is_installed_and_what_could_be(place):
         elsewhere={"binary": {"plan9-mips": {"archive": "https://x/y", "cmd": "z"}}},
         unverified={"binary": {HERE: {"archive": "https://x/y", "cmd": "z"}}},
         strange={"floppy": {}},
+        both={**place.binary("tool.tgz", b""), "npx": {"package": "p"}},
     )
     found = place.listed()
     assert {name: one["whyNot"] for name, one in found.items()} == {
@@ -166,13 +167,16 @@ def test_list_shows_what_is_installed_and_what_could_be(place):
         "elsewhere": f"the registry has no binary for {HERE}, only for plan9-mips",
         "unverified": f"distribution.binary.{HERE} has no sha256: acpterm does not trust it",
         "strange": "the registry has no way to start it that acpterm knows",
+        "both": None,
     }
+    assert [name for name, one in found.items() if one["canInstall"]] == ["archive", "both"]
     assert found["local"]["command"] == ["here", "acp"]
     assert found["node"]["command"] == ["npx", "-y", "@a/b@1", "--acp"]
     table = place.run("agents").out.splitlines()
     assert table[0].split() == ["ID", "VERSION", "NAME", "STATE"]
     assert table[1].split() == ["local", "1.2.3", "local", "installed"]
-    assert "started by npx" in table[3]
+    assert table[3].endswith("started by npx")
+    assert table[9].endswith("started by npx, can be installed")
 
 
 @pytest.mark.parametrize(
