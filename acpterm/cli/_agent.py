@@ -23,7 +23,10 @@ class BeforeAgent(click.Command):
         rest = super().parse_args(ctx, args[:at])
         agent = tuple(args[at + 1 :])
         named = ctx.params["agent_id"] is not None
-        if bool(agent) == named and not ctx.resilient_parsing:  # completion of a line sets this
+        # A conductor runs the agent. But a user who tries the command line has forgotten it.
+        is_in_chain = self.name == "proxy" and "--" not in args and not os.isatty(0)
+        is_missing = not agent and not named and not is_in_chain
+        if (is_missing or (agent and named)) and not ctx.resilient_parsing:  # set by completion
             raise click.UsageError(
                 "say which agent once: --agent ID, or -- AGENT"
                 if named

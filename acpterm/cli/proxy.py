@@ -49,6 +49,9 @@ def command(
     terminals of the daemon, which is started if it is not running, and the editor shows them as
     well as it can. acpterm itself answers prompts that begin with /terminal.
 
+    Without an agent, this command is a proxy in a chain: a conductor starts it and the agent
+    (proxy/initialize and proxy/successor of ACP, which are unstable).
+
     When the editor ends, the agent and all processes that it has started are ended too.
     """
     if profile is not None and terminals == "editor":
