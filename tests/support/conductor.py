@@ -62,12 +62,13 @@ class Conductor:
             result = {name: message[name] for name in ("result", "error") if name in message}
             await self._send(origin, id=id_, **result)
             return
-        method, params = message["method"], message.get("params")
+        method: str = message["method"]
+        params: Any = message.get("params")
         if method == CANCEL:
             cancelled = (number, params["requestId"])
-            for (target, id_), origin in list(self._origins.items()):
-                if origin == cancelled:
-                    await self._send(target, method=CANCEL, params={"requestId": id_})
+            found = [key for key, origin in self._origins.items() if origin == cancelled]
+            for target, id_ in found:
+                await self._send(target, method=CANCEL, params={"requestId": id_})
             return
         last = len(self.components) - 1
         is_down = number == 0
@@ -83,7 +84,9 @@ class Conductor:
         if not is_down and target > 0:
             inner = {} if params is None else {"params": params}
             method, params = ENVELOPE, {"method": method, **inner, "_meta": {"hop": "local"}}
-        fields = {"method": method} if params is None else {"method": method, "params": params}
+        fields: dict[str, Any] = {"method": method}
+        if params is not None:
+            fields["params"] = params
         if "id" in message:
             fields["id"] = next(self._ids[target])
             self._origins[target, fields["id"]] = number, message["id"]

@@ -3,9 +3,9 @@
 See ACP v1 (unstable), `proxy/initialize` and `proxy/successor`. The conductor starts the proxy, and
 is at the other end of its only stream. A message of the client, or for it, is as if there were no
 conductor; a request or notification of the successor, or for it, is in an envelope. Requests keep
-their ids, since those of the conductor are unique in the stream. So the id of an envelope is
-that of the request in it, and responses and `$/cancel_request` need no envelope: `Successor` knows
-by the id to whom they belong.
+their ids, since those of the conductor are unique in the stream. So the id of an envelope is that
+of the request in it, and by the id `Successor` knows whether a response or a `$/cancel_request`,
+which have no envelope, is of the successor.
 """
 
 from typing import Any, Final, NamedTuple
