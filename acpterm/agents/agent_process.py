@@ -15,7 +15,7 @@ import secrets
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
@@ -160,11 +160,17 @@ def _line(data: bytes) -> str:
 
 @asynccontextmanager
 async def open_agent(
-    argv: Sequence[str], trees: Trees, *, grace: float, stderr_filter: StderrFilter | None
+    argv: Sequence[str],
+    trees: Trees,
+    *,
+    env: Mapping[str, str],
+    grace: float,
+    stderr_filter: StderrFilter | None,
 ) -> AsyncIterator[AgentProcess]:
     """Run the agent `argv` for the duration of the block; then end its whole process tree.
 
-    `grace`: seconds between SIGTERM and SIGKILL. Without `stderr_filter`, its stderr is not copied.
+    `env` is added to our environment. `grace`: seconds between SIGTERM and SIGKILL. Without
+    `stderr_filter`, its stderr is not copied.
     Raises `AgentStartError`.
     """
     tree = trees.new(f"agent_{secrets.token_hex(16)}")
@@ -172,7 +178,7 @@ async def open_agent(
     trees.wait_while(lambda: starting)
     tree.begins()
     try:
-        process = await _start(argv, tree)
+        process = await _start(argv, tree, env)
         tree.started(process.pid)
     except BaseException:
         with trio.CancelScope(shield=True):
@@ -214,7 +220,7 @@ async def _end(agent: AgentProcess, tree: ProcessTree, grace: float) -> None:
     await agent.exited.wait()
 
 
-async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
+async def _start(argv: Sequence[str], tree: ProcessTree, env: Mapping[str, str]) -> trio.Process:
     if missing := why_not_found(argv[0]):
         raise AgentStartError(missing)
     command = list(argv)
@@ -228,6 +234,7 @@ async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                env={**os.environ, **env},
                 # Ctrl-C in our terminal must signal only us: we send the agent `session/cancel`.
                 start_new_session=True,
             )

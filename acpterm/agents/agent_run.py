@@ -1,8 +1,8 @@
 """Starts an agent whose terminals a host runs, for `acpterm proxy` and `acpterm prompt`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from acpterm.acp.approvals import ApproverKind, ApproverRequest
@@ -24,7 +24,9 @@ class AgentOptions:
     """The options that `acpterm proxy` and `acpterm prompt` share."""
 
     command: Sequence[str]
-    """The agent's program and its arguments."""
+    """The agent's program and its arguments; none if a conductor runs the agent."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that are added for the agent."""
     config: str | None = None
     """The path of the settings file given on the command line, if any."""
     embedded: bool = False
@@ -40,13 +42,19 @@ class AgentOptions:
 class Hosted(NamedTuple):
     """A running agent, and the host of its terminals, if there is one."""
 
-    agent: AgentProcess
+    process: AgentProcess | None
+    """The agent's process; None if a conductor runs it."""
     questions: PendingQuestions
     host: Endpoint | None = None
     connect_user: ConnectUser | None = None
     """Connects to the user's API of a host in this process; None if the daemon is the host."""
     sockets: SessionSockets | None = None
     """The sockets of acpterm's MCP server, with `--mcp`."""
+
+    @property
+    def agent(self) -> AgentProcess:
+        assert self.process is not None  # noqa: S101  `prompt` needs a command
+        return self.process
 
 
 @asynccontextmanager
@@ -73,7 +81,8 @@ async def open_hosted_agent(
         trees = await stack.enter_async_context(open_trees(settings.tracking))
         host = connect_user = sockets = None
         if needs_host:
-            name = command_line(options.command[0], options.command[1:])
+            command = options.command or ["agent"]
+            name = command_line(command[0], command[1:])
             opening = open_host_connection(
                 daemon, settings, context, name, questions, on_notification=routes.on_notification
             )
@@ -81,7 +90,11 @@ async def open_hosted_agent(
             if options.mcp is not None:
                 with_sockets = open_session_sockets(host, routes, options.mcp)
                 sockets = await stack.enter_async_context(with_sockets)
-        grace = settings.kill_grace
-        opened = open_agent(options.command, trees, grace=grace, stderr_filter=stderr_filter)
-        agent = await stack.enter_async_context(opened)
+        agent = None
+        if options.command:
+            grace, env = settings.kill_grace, options.env
+            opened = open_agent(
+                options.command, trees, env=env, grace=grace, stderr_filter=stderr_filter
+            )
+            agent = await stack.enter_async_context(opened)
         yield Hosted(agent, questions, host, connect_user, sockets)

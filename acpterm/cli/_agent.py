@@ -2,11 +2,14 @@
 
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 
 import click
 
+from acpterm.agents.acp_registry import start_of
 from acpterm.agents.session_sockets.server_entry import McpOptions
 from acpterm.cli._options import together
+from acpterm.config import Settings
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES
 
 
@@ -19,8 +22,17 @@ class BeforeAgent(click.Command):
         at = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, args[:at])
         agent = tuple(args[at + 1 :])
-        if not agent and not ctx.resilient_parsing:  # a shell that completes the line sets this
-            raise click.UsageError("say which agent: end the line with -- AGENT ARG…", ctx)
+        named = ctx.params["agent_id"] is not None
+        # A conductor runs the agent. But a user who tries the command line has forgotten it.
+        is_in_chain = self.name == "proxy" and "--" not in args and not os.isatty(0)
+        is_missing = not agent and not named and not is_in_chain
+        if (is_missing or (agent and named)) and not ctx.resilient_parsing:  # set by completion
+            raise click.UsageError(
+                "say which agent once: --agent ID, or -- AGENT"
+                if named
+                else "say which agent: end the line with -- AGENT ARG…, or use --agent ID",
+                ctx,
+            )
         ctx.params["agent"] = agent
         return rest
 
@@ -44,10 +56,11 @@ class BeforeAgent(click.Command):
             raise click.UsageError(f"put -- before the agent's command: {line}", ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "-- AGENT [ARG]…"]
+        return [*super().collect_usage_pieces(ctx), "[-- AGENT [ARG]…]"]
 
 
 hosted = together(
+    click.option("--agent", "agent_id", metavar="ID", help="Start this agent of acpterm agents."),
     click.option(
         "--tools",
         type=click.Choice(TOOL_SET_NAMES),
@@ -69,8 +82,18 @@ hosted = together(
 )
 
 
+def start_agent(
+    words: Sequence[str], name: str | None, settings: Settings
+) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Return an agent's command, and the variables to add. Raises `RegistryError`."""
+    if name is None:
+        return words, {}
+    way = start_of(settings.registry, name)
+    return way.command, way.env
+
+
 def mcp_options(
-    agent: tuple[str, ...], tools: str | None, config: str | None, profile: str | None, *, mcp: bool
+    agent: Sequence[str], tools: str | None, config: str | None, profile: str | None, *, mcp: bool
 ) -> McpOptions | None:
     """Return the options of the MCP server that `--mcp` adds to sessions; None without `--mcp`."""
     if not mcp:

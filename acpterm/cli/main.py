@@ -65,6 +65,7 @@ GROUPS: Final = {
         "proxy": "Relay between an editor and its agent, and provide terminals.",
         "token": "Make, list and remove the tokens of agents that use HTTP.",
         "prompt": "Send a prompt to an agent, and print what it does.",
+        "agents": "List or install the agents that proxy and prompt start by name.",
     },
 }
 SHORT: Final = {name: line for lines in GROUPS.values() for name, line in lines.items()}

@@ -7,13 +7,14 @@ import sys
 
 import click
 
+from acpterm.agents.acp_registry import RegistryError
 from acpterm.agents.prompt.acp_client import PromptOptions
 from acpterm.agents.prompt.permissions import Rule
 from acpterm.agents.prompt.run import run_prompt
 from acpterm.agents.wirelog import LogError
-from acpterm.cli._agent import BeforeAgent, hosted, mcp_options
+from acpterm.cli._agent import BeforeAgent, hosted, mcp_options, start_agent
 from acpterm.cli._async import run
-from acpterm.cli._options import absolute, common, settings
+from acpterm.cli._options import absolute, common, fail, settings
 from acpterm.cli._output import is_colour_wanted
 from acpterm.cli._params import Finite
 from acpterm.jsonrpc import is_utf8_encodable
@@ -58,6 +59,7 @@ _SECONDS = Finite(min=0, min_open=True)
 def command(
     *,
     agent: tuple[str, ...],
+    agent_id: str | None,
     text: str | None,
     allow: Rule,
     read_only: bool,
@@ -95,8 +97,13 @@ def command(
     flags["log_level"] = flags["log_level"] or "warning"
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
+    try:
+        words, variables = start_agent(agent, agent_id, chosen)
+    except RegistryError as error:
+        fail(str(error))
     options = PromptOptions(
-        command=agent,
+        command=words,
+        env=variables,
         text=prompt,
         cwd=_directory(cwd),
         add_dirs=[_directory(path) for path in add_dir],
@@ -113,7 +120,7 @@ def command(
         verbose=verbose,
         log=log,
         profile=profile,
-        mcp=mcp_options(agent, tools, config, profile, mcp=mcp),
+        mcp=mcp_options(words, tools, config, profile, mcp=mcp),
     )
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_prompt, chosen, options, expected=expected))

@@ -4,9 +4,10 @@ from typing import Literal
 
 import click
 
+from acpterm.agents.acp_registry import RegistryError
 from acpterm.agents.proxy.run import ProxyOptions, run_proxy
 from acpterm.agents.wirelog import LogError
-from acpterm.cli._agent import BeforeAgent, hosted, mcp_options
+from acpterm.cli._agent import BeforeAgent, hosted, mcp_options, start_agent
 from acpterm.cli._async import run
 from acpterm.cli._options import common, fail, settings
 from acpterm.keeper.reports import KeeperLostError
@@ -29,6 +30,7 @@ from acpterm.runtime import logs, stdio
 def command(
     *,
     agent: tuple[str, ...],
+    agent_id: str | None,
     embedded: bool,
     terminals: Literal["ours", "editor"] | None,
     profile: str | None,
@@ -47,6 +49,9 @@ def command(
     terminals of the daemon, which is started if it is not running, and the editor shows them as
     well as it can. acpterm itself answers prompts that begin with /terminal.
 
+    Without an agent, this command is a proxy in a chain: a conductor starts it and the agent
+    (proxy/initialize and proxy/successor of ACP, which are unstable).
+
     When the editor ends, the agent and all processes that it has started are ended too.
     """
     if profile is not None and terminals == "editor":
@@ -54,15 +59,22 @@ def command(
             f"--profile {profile} does not apply to the editor's terminals: leave out "
             "--terminals editor, or --profile"
         )
-    added = mcp_options(agent, tools, config, profile, mcp=mcp)
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     try:
         stream = stdio.take_stdio()
     except OSError as error:
         fail(str(error))
+    why_not = None
+    try:
+        words, variables = start_agent(agent, agent_id, chosen)
+    except RegistryError as error:
+        words, variables, why_not = [str(agent_id)], {}, str(error)
+    added = mcp_options(words, tools, config, profile, mcp=mcp)
     options = ProxyOptions(
-        command=agent,
+        command=words,
+        env=variables,
+        why_not=why_not,
         config=config,
         embedded=embedded,
         log=log,

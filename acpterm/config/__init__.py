@@ -2,6 +2,7 @@
 
 from acpterm.config.paths import (
     agent_socket,
+    agents_dir,
     audit_dir,
     default_dirs,
     default_file,
@@ -29,6 +30,7 @@ __all__ = [
     "Loaded",
     "Settings",
     "agent_socket",
+    "agents_dir",
     "audit_dir",
     "default_dirs",
     "default_file",

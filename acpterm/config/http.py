@@ -1,5 +1,7 @@
 """The settings of the HTTP server: the address that it listens on, and who may reach it.
 
+And the addresses from which acpterm downloads.
+
 By default the server is off. An address that is not a loopback address needs `http_remote`, and
 either TLS files, or a proxy with TLS whose origin is in `http_origins`. Without TLS, others on the
 network could read everything that a terminal shows, and every key that is typed.
@@ -54,6 +56,27 @@ def parse_address(text: str) -> HttpAddress:
             "is not ADDRESS:PORT with an IP address, such as 127.0.0.1:8080 or [::1]:8080"
         )
     return HttpAddress(str(address), int(port))
+
+
+def is_address(text: str) -> bool:
+    """Return whether a setting is an address, not the path of a file."""
+    return "://" in text
+
+
+def check_address(address: str) -> None:
+    """Raise `ValueError` if others on the network could change what is at an address."""
+    from urllib.parse import urlsplit  # noqa: PLC0415  slow to import
+
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if parts.scheme == "https" and host:
+        return
+    try:
+        is_here = host == "localhost" or _ip_address(host).is_loopback
+    except ValueError:
+        is_here = False
+    if parts.scheme != "http" or not is_here:
+        raise ValueError("is neither an https:// address nor an http:// address of this machine")
 
 
 def check_origins(origins: list[str]) -> None:

@@ -71,6 +71,11 @@ def setup_dir() -> str:
     return os.path.join(_state_dir(), "setup")
 
 
+def agents_dir() -> str:
+    """Return the directory of the installed agents, and of the copies of registries."""
+    return os.path.join(_state_dir(), "agents")
+
+
 def undo_dir(environment: Mapping[str, str] = os.environ) -> str:
     """Return the directory of the snapshots of `acpterm undo`."""
     return os.path.join(_state_dir(environment), "undo")

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from acpterm import keys
 from acpterm.config.encodings import Encoding
-from acpterm.config.http import check_origins, parse_address
+from acpterm.config.http import check_address, check_origins, is_address, parse_address
 from acpterm.config.places import Place, SlurmPlace, SshPlace, check_places
 from acpterm.config.profiles import ProfileFor, ProfileTable, resolve
 from acpterm.config.tools import AtTimeout, Characters, Seconds, ToolsFor
@@ -65,6 +65,14 @@ def _check_address(value: str | None) -> None:
 
 
 _ADDRESS = {"check": _check_address}
+
+
+def _check_registry(value: str | None) -> None:
+    if value is not None:
+        (check_address if is_address(value) else require_absolute)(value)
+
+
+_REGISTRY = {"check": _check_registry}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -317,6 +325,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             title="Path of the file with the rules about commands, absolute. By default "
             "`rules.toml` beside `config.toml`.",
             extra=_PATH,
+        ),
+    ] = None
+    registry: Annotated[
+        str | None,
+        Meta(
+            title="Registry of the agents that `acpterm proxy` and `acpterm prompt` start by name: "
+            "the absolute path of a file, or an `https://` address. See "
+            "[proxy.md](proxy.md#agents-by-name).",
+            extra=_REGISTRY,
         ),
     ] = None
     provider: Annotated[

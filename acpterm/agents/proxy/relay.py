@@ -17,7 +17,8 @@ changed, or go to the host:
 
 Only two tasks receive messages, `from_editor` and `from_agent`; messages are sent through one
 queue per side. A task that reads one side waits until the other side's queue has drained, so a slow
-side slows the other, and memory stays bounded.
+side slows the other, and memory stays bounded. In a proxy chain one task receives the messages of
+both sides, from the conductor (`successor`).
 
 `_pending` has the editor's requests that the agent has not responded to. If the agent exits, `fail`
 sends an error response, with the reason, for each of them.
@@ -39,6 +40,7 @@ from acpterm.agents.proxy.capabilities import Capabilities
 from acpterm.agents.proxy.chat import COMMANDS_UPDATE, Chat, OpenClient
 from acpterm.agents.proxy.editor_requests import EditorRequests
 from acpterm.agents.proxy.presenter import Presenter, new_presenter
+from acpterm.agents.proxy.successor import Successor
 from acpterm.agents.questions import QuestionTasks
 from acpterm.agents.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.agents.terminals import HOST_METHODS, SessionTerminals
@@ -103,7 +105,7 @@ class Relay:
     def __init__(
         self,
         editor: SendQueue,
-        agent: SendQueue,
+        agent: SendQueue | Successor,
         *,
         editor_capabilities: Capabilities,
         settings: Settings,
@@ -165,6 +167,20 @@ class Relay:
             if self._terminals is not None:
                 await self._terminals.drain()
             await self._log.drain()
+
+    async def handle_conductor_lines(self, batch: list[bytes], successor: Successor) -> None:
+        """Handle messages of the conductor, which are of editor and agent, in order."""
+        for line in batch:
+            if (message := successor.unwrap(line)) is None:
+                continue
+            if message.is_of_agent:
+                await self._handle_agent_line(message.line)
+            else:
+                self.handle_editor_line(message.line)
+        await self._editor.drain()
+        if self._terminals is not None:
+            await self._terminals.drain()
+        await self._log.drain()
 
     async def render(self) -> None:
         """Send the editor the presenter's delayed lines when they are due, until cancelled."""
@@ -356,7 +372,7 @@ class Relay:
     def _to_agent(self, line: bytes) -> None:
         self._send(self._agent, "proxy->agent", line)
 
-    def _send(self, queue: SendQueue, direction: str, line: bytes) -> None:
+    def _send(self, queue: SendQueue | Successor, direction: str, line: bytes) -> None:
         self._log.write(direction, line)
         queue.put(line if line.endswith(b"\n") else line + b"\n")
 

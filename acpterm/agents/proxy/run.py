@@ -11,6 +11,9 @@ States, in order:
   stdin is closed, and the agent has one second to exit before its process tree is killed. In this
   second its messages are passed on, but not after a signal. Then the terminals end, too.
 
+Without an agent's command, a conductor runs the agent, and the first message is its
+`proxy/initialize`. The states are the same, without the agent's part of *ending* (`successor`).
+
 If the agent or the daemon cannot start, stderr and the responses to the editor have the error.
 """
 
@@ -31,6 +34,7 @@ from acpterm.agents.proxy import capabilities
 from acpterm.agents.proxy.capabilities import Capabilities
 from acpterm.agents.proxy.chat import OpenClient
 from acpterm.agents.proxy.relay import LineReader, Relay
+from acpterm.agents.proxy.successor import INITIALIZE, Successor
 from acpterm.agents.wirelog import WireLog, open_log
 from acpterm.commands.client import UserClient, open_user_client, user_client_on
 from acpterm.config import Settings
@@ -54,6 +58,8 @@ _REFUSE_TIMEOUT_S: Final = 2.0
 
 @dataclass(frozen=True)
 class ProxyOptions(AgentOptions):
+    why_not: str | None = None
+    """Why there is no agent to start, if so; the editor is sent it."""
     terminals: Literal["ours", "editor"] | None = None
     """Whose terminals the agent gets: acpterm's (`ours`) or the editor's. If None, the agent gets
     the editor's terminals if the editor has terminals and no profile is chosen, else acpterm's."""
@@ -116,13 +122,20 @@ class _Run:
     async def run(self, context: ExecContext) -> int:
         """Wait for the editor's first message; then start the agent, and relay until one ends."""
         # Without an agent, say so at once: a user who tries the command line sends no message.
-        if why := agents.why_not_found(self._options.command[0]):
+        command = self._options.command
+        why = self._options.why_not
+        if command and why is None:
+            why = agents.why_not_found(command[0])
+        if why:
             _report(why)
         first: list[bytes] | None = []
         while not first:
             first = await self._lines.read()
             if first is None:
                 return 1 if why else 0
+        if not command and parse_envelope(first[0]).method != INITIALIZE:
+            why = f"there is no agent: without -- AGENT, {INITIALIZE} of a conductor is expected"
+            _report(why)
         if not why:
             try:
                 return await self._start(first, context)
@@ -136,7 +149,7 @@ class _Run:
         options, settings = self._options, self._settings
         message = parse_envelope(first[0])
         editor_capabilities = Capabilities()
-        if message.method == "initialize":
+        if message.method in ("initialize", INITIALIZE):
             editor_capabilities = capabilities.editor_capabilities(message.params)
         # A profile has no effect on the editor's terminals, so a chosen one demands ours.
         ours = options.terminals == "ours" or (
@@ -150,7 +163,11 @@ class _Run:
             ) as hosted,
             trio.open_nursery() as nursery,
         ):
-            to_agent = SendQueue(hosted.agent.stdin, HIGH_WATER_BYTES)
+            to_agent: SendQueue | Successor
+            if hosted.process is None:
+                to_agent = Successor(self._editor)
+            else:
+                to_agent = SendQueue(hosted.process.stdin, HIGH_WATER_BYTES)
             if hosted.host is not None:
                 # The host's responses go to the agent: read no more of them than the agent does.
                 hosted.host.throttle = to_agent.drain
@@ -167,9 +184,17 @@ class _Run:
                 open_user=open_user if options.chat else None,
                 config=options.config,
             )
-            for line in first:
-                relay.handle_editor_line(line)
-            status = await self._relay(relay, hosted.agent, to_agent, nursery)
+            if isinstance(to_agent, Successor):
+                nursery.start_soon(relay.render)
+                batch: list[bytes] | None = first
+                while batch is not None:
+                    await relay.handle_conductor_lines(batch, to_agent)
+                    batch = await self._lines.read()
+                status = 0
+            else:
+                for line in first:
+                    relay.handle_editor_line(line)
+                status = await self._relay(relay, hosted.agent, to_agent, nursery)
             nursery.cancel_scope.cancel()
         return status
 
