@@ -12,8 +12,14 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "schema" / "schema.json").read_text())
-DEFS: dict[str, Any] = SCHEMA["$defs"]
+
+def _definitions(file: str) -> dict[str, Any]:
+    path = Path(__file__).parent / "schema" / file
+    definitions: dict[str, Any] = json.loads(path.read_text())["$defs"]
+    return definitions
+
+
+DEFS, V2_DEFS = _definitions("schema.json"), _definitions("schema-v2.json")
 
 # The response of a host to `initialize`, which has the client's part of the handshake.
 HOST_ANSWER = {
@@ -58,7 +64,7 @@ def validate_sent(
         method = find(message["id"])
         assert method is not None, f"answers a request that was not sent: {message!r}"
         if not method.startswith("_"):
-            name = "HOST_ANSWER" if method == "initialize" else _definition(method, "Response")
+            name = "HOST_ANSWER" if method == "initialize" else definition_of(method, "Response")
             _check(name, message["result"], message)
 
 
@@ -71,12 +77,13 @@ def _members(message: dict[str, Any], required: set[str], optional: set[str]) ->
 def _check_params(message: dict[str, Any]) -> None:
     method = message["method"]
     if not method.startswith("_"):
-        name = _definition(method, "Request" if "id" in message else "Notification")
+        name = definition_of(method, "Request" if "id" in message else "Notification")
         _check(name, message.get("params"), message)
 
 
 @functools.cache
-def _definition(method: str, suffix: str) -> str:
+def definition_of(method: str, suffix: str) -> str:
+    """Return the name of the Request, Response or Notification of a method."""
     found = [n for n, d in DEFS.items() if d.get("x-method") == method and n.endswith(suffix)]
     assert len(found) == 1, f"ACP v1 has no {suffix.lower()} for {method}"
     return found[0]

@@ -619,10 +619,9 @@ async def test_read_only_announces_no_writes_and_refuses_them(tmp_path):
 async def test_file_request_of_another_session_is_refused(tmp_path):
     (tmp_path / "a").touch()
     _, run = await prompted(tmp_path, read(tmp_path / "a", sessionId="other"))
-    assert (
-        "sessionId 'other' is not the session here"
-        in run.log.answers("fs/read_text_file")[0]["message"]
-    )
+    (error,) = run.log.answers("fs/read_text_file")
+    assert error["code"] == -32002
+    assert "there is no session 'other' here" in error["message"]
 
 
 MORE = """

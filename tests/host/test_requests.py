@@ -32,6 +32,17 @@ async def is_served(agent: Agent) -> bool:
         return (await agent.run("echo served"))[0] == "served\n"
 
 
+# Versions
+
+
+async def test_version_below_the_first_is_refused_and_a_later_one_gets_ours(agent):
+    id_ = await agent.start("initialize", {"protocolVersion": 0})
+    error = (await agent.until(lambda: agent.responses.get(id_)))["error"]
+    assert error["code"] == -32022
+    assert error["data"] == {"requested": 0, "supported": [1]}
+    assert (await agent.request("initialize", {"protocolVersion": 3}))["protocolVersion"] == 1
+
+
 # Concurrent requests
 
 

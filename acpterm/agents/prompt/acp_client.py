@@ -64,9 +64,10 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
-    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_VERSION,
     Event,
     Id,
     NotificationReceived,
@@ -429,8 +430,8 @@ class AcpClient:
 
     def _check_session(self, session: str) -> None:
         if self.session is not None and session != self.session:
-            message = f"sessionId {quote(session)} is not the session here, {quote(self.session)}"
-            raise RpcError(INVALID_PARAMS, message)
+            message = f"there is no session {quote(session)} here, only {quote(self.session)}"
+            raise RpcError(RESOURCE_NOT_FOUND, message)
 
     def _on_notification(self, notification: NotificationReceived) -> None:
         if notification.method != SESSION_UPDATE or self.session is None:
