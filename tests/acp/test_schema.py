@@ -4,6 +4,7 @@ import functools
 import json
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
 from acpterm import jsonrpc
@@ -53,7 +54,7 @@ MODELS = [
 
 # Members that the models omit, since they do not concern a terminal host.
 NOT_MODELLED = {
-    "ClientCapabilities": {"session", "auth", "elicitation"},
+    "ClientCapabilities": {"auth", "elicitation"},
     "AgentCapabilities": {"promptCapabilities", "mcpCapabilities", "auth"},
     "SessionCapabilities": {"list", "delete", "close"},
     "NewSessionResponse": {"modes", "configOptions"},
@@ -68,10 +69,9 @@ def test_fields_agree_with_the_schema(model, name):
     assert own.keys() == properties.keys() - NOT_MODELLED.get(name, set())
     required = {wire_name for wire_name, field in own.items() if field.required}
     assert required == set(definition.get("required", []))
-    for wire_name, field in own.items():
-        # A new kind of leniency needs code.
-        flags = {key for key, value in properties[wire_name].items() if key[:2] == "x-" and value}
-        assert flags <= {ON_ERROR, ON_NULL, SKIP}, wire_name
+    # A new kind of leniency needs code.
+    flags = {key for name in own for key in properties[name] if key.startswith("x-")}
+    assert flags <= {ON_ERROR, ON_NULL, SKIP}
 
 
 ON_ERROR, ON_NULL = "x-deserialize-default-on-error", "x-deserialize-default-on-null"
@@ -130,15 +130,13 @@ def test_each_member_accepts_the_values_that_the_schema_has_it_accept(model, nam
         if (name, field.wire_name) in RAW:
             continue
         for value in VALUES:
-            about = f"{field.wire_name}: {value!r}"
-            try:
-                decode(json.dumps({**valid, field.wire_name: value}).encode(), model)
-            except RpcError as error:
-                assert not accepts(name, field.wire_name, value), about
-                assert error.code == -32602, about
-                assert f"params.{field.wire_name}" in error.message, about
-            else:
-                assert accepts(name, field.wire_name, value), about
+            line = json.dumps({**valid, field.wire_name: value}).encode()
+            if accepts(name, field.wire_name, value):
+                decode(line, model)
+                continue
+            with pytest.raises(RpcError, match=rf"params\.{field.wire_name}") as caught:
+                decode(line, model)
+            assert caught.value.code == -32602
 
 
 @each_case("method", [name for name in {**REQUESTS, **NOTIFICATIONS} if name[0] != "_"])

@@ -15,7 +15,7 @@ It uses only the standard library. A prompt's text is a JSON list of steps, obje
 
 A cancel ends the turn at once with `cancelled`, without releasing terminals, as with real agents.
 Options: `--stay` does not exit when stdin closes; `--deaf` ignores SIGTERM; `--garbage` first
-prints lines that are not JSON; `--silent` never responds to `initialize`; `--die` exits with status
+prints lines that are no messages; `--silent` never responds to `initialize`; `--die` exits with status
 7 when it receives `initialize`; `--login` requires authentication; `--v2` claims protocol version
 2; `--stubborn` ignores cancels; `--name=NAME` sets the name in `agentInfo`; `--commands` sends a
 list of commands before it responds to `session/new`.
@@ -244,6 +244,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "--garbage" in OPTIONS:
         print("Welcome to the agent!\n{broken", flush=True)
+        print('"text"\n{"level":"info","id":0}\n{"level":"info","method":"GET"}', flush=True)
     for line in sys.stdin:
         process(json.loads(line))
     while "--stay" in OPTIONS:

@@ -73,6 +73,7 @@ from acpterm.jsonrpc import (
     NotificationReceived,
     RequestReceived,
     RpcError,
+    excerpt,
     quote,
 )
 from acpterm.link.daemon_stream import Connected
@@ -85,6 +86,7 @@ from acpterm.runtime.threads import run_blocking
 _OPENING: Final = 0
 
 _MESSAGE_KIND: Final = "agent_message_chunk"
+_COMPACTION_KINDS: Final = ("compaction_update", "compaction_summary_chunk")
 
 
 class Turn:
@@ -153,6 +155,13 @@ class Turn:
                 self._printer.message(f"[{kind}]")
         elif update.kind == "plan":
             self._printer.plan([_entry(item) for item in items(fields.get("entries"))])
+        elif update.kind == "notice":
+            self._printer.agent_notice(
+                *(text(fields.get(name)) or "" for name in ("severity", "title", "description"))
+            )
+        elif update.kind in _COMPACTION_KINDS:
+            if (call := self._calls.update_compaction(fields)) is not None:
+                self._printer.tool_call(call)
         elif update.kind in V2_KINDS:
             for change in from_v2(update.kind, fields):
                 self._apply(change)
@@ -277,20 +286,26 @@ class AcpClient:
             read_text_file=True, write_text_file=not self._options.read_only
         )
         capabilities = ClientCapabilities(
-            fs=files, terminal=True, meta={**EXTENSIONS_META, "terminal_output": True}
+            fs=files,
+            terminal=True,
+            session={"notices": {}, "compaction": {}},
+            meta={**EXTENSIONS_META, "terminal_output": True}
         )
         params = {
             "protocolVersion": 1,
             "clientCapabilities": capabilities,
             "clientInfo": Implementation(name="acpterm", title="acpterm", version=__version__),
         }
-        self._agent_info = await self._request("initialize", params, InitializeResponse)
+        try:
+            self._agent_info = await self._request("initialize", params, InitializeResponse)
+        except RpcError as error:
+            if error.code != UNSUPPORTED_VERSION:
+                raise
+            supported = items(members(error.data).get("supported"))
+            raise _other_version(" and ".join(map(excerpt, supported)) or "?") from error
         self.terminals.name_agent(self._agent_info.agent_info or {})
         if self._agent_info.protocol_version != 1:
-            raise AcpError(
-                f"the agent speaks version {self._agent_info.protocol_version} of the Agent Client "
-                "Protocol alone: acpterm speaks version 1"
-            )
+            raise _other_version(str(self._agent_info.protocol_version))
 
     async def open(self) -> str:
         options, resume = self._options, self._options.resume
@@ -450,6 +465,13 @@ class AcpClient:
     def _on_cancel(self, id_: Id) -> None:
         if not self._tasks.cancel(id_):
             self.terminals.cancel(id_)
+
+
+def _other_version(versions: str) -> AcpError:
+    return AcpError(
+        f"the agent speaks version {versions} of the Agent Client Protocol alone: acpterm speaks "
+        "version 1"
+    )
 
 
 def _auth_method_help(method: Any) -> str:
