@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 # Tests spend much of their time waiting for programs, so there are more workers than processors (two).
 WORKERS ?= 3
 test: WORKERS = 6
-test-all: WORKERS = 5
 # DEPTH=ci leaves out the tests marked `exhaustive`, and tries fewer examples.
 DEPTH ?= full
 $(if $(filter ci full,$(DEPTH)),,$(error DEPTH is '$(DEPTH)', neither ci nor full))

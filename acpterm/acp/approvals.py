@@ -42,7 +42,7 @@ class ApprovalInfo(Wire):
     the scope `always` applies to commands with the same `prefix`. `prefix` is null if the command
     cannot be allowed always. Without an answer within `remaining_ms`, the command is refused.
     `remaining_ms` is null if there is no time limit. `can_undo` says whether ``acpterm undo`` can
-    bring back the files that the command may lose.
+    bring back all that the command may lose; false if that is not known.
     """
 
     approval_id: str

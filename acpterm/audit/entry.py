@@ -88,7 +88,7 @@ EVENTS: Final[Mapping[str, EventKind]] = {
     "logout": EventKind("A browser logs out."),
     "undo": EventKind(
         "The user brings a directory back to a snapshot.",
-        "{directory}  to {snapshot}  ({changes}, {failures})",
+        "{directory}  to {snapshot}  ({changes}, {failures})  {reason}",
         "yellow",
     ),
     "gap": EventKind(

@@ -92,10 +92,11 @@ def _judged(info: TerminalInfo) -> Iterator[tuple[str, str]]:
         yield "level", info.level
     if info.loss is not UNSET:
         yield "loses", info.loss
-    if info.unkept is not UNSET:
-        yield "undo", f"not to before this command: {summary_line(info.unkept)}"
+    unkept = "" if info.unkept is UNSET else f": {summary_line(info.unkept)}"
     if info.can_undo is True:
-        yield "undo", f"acpterm undo {summary_line(info.terminal_id)}"
+        yield "undo", f"acpterm undo {summary_line(info.terminal_id)}{unkept}"
+    elif unkept:
+        yield "undo", f"not to before this command{unkept}"
 
 
 def _past(info: TerminalInfo) -> Iterator[tuple[str, str]]:

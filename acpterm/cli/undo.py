@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from acpterm.acp.user_api import (
     GetRequest,
@@ -159,20 +160,27 @@ def _undo(
     if found.changes and not as_json and not yes:
         click.confirm("Restore this?", abort=True)
     if found.changes and (yes or not as_json):
-        changes, failures = restore(store, found.target.id, digest_of(found))
-        if log is not None:
-            entry = Entry(
-                time=time_text(time.time()),
-                event="undo",
-                worker=os.getpid(),
-                seq=1,
-                by="user",
-                directory=redact(named(os.fsencode(store.root))),
-                snapshot=found.target.id,
-                changes=changes,
-                failures=len(failures),
-            )
-            _record(daemon, log, entry)
+        entry = Entry(
+            time=time_text(time.time()),
+            event="undo",
+            worker=os.getpid(),
+            seq=1,
+            by="user",
+            directory=redact(named(os.fsencode(store.root))),
+            snapshot=found.target.id,
+            reason="it was interrupted",
+        )
+        try:
+            changes, failures = restore(store, found.target.id, digest_of(found))
+            entry = replace(entry, changes=changes, failures=len(failures), reason=None)
+        except (UnkeptError, OSError) as error:
+            entry = replace(entry, reason=str(error))
+            # Then nothing was restored.
+            log = None if isinstance(error, UnkeptError) else log
+            raise
+        finally:
+            if log is not None:
+                _record(daemon, log, entry)
     if as_json:
         echo_once(json_text(_as_json(store, found, running, failures, restored=yes)))
     else:
@@ -198,17 +206,20 @@ def _when(when: str | None, stores: str, daemon: ChosenDaemon) -> tuple[str | No
         return None, parse_time(when, time.time())
     except (ValueError, OverflowError):
         info = daemon.call_running(partial(_terminal, when))
-    if info is None:
-        # It was released, or the daemon has ended.
-        known = find(stores, when)
-        if len(known) > 1:
-            fail(f"{when!r} is the beginning of {len(known)} terminals' ids: give more of it")
-        if known:
-            return known[0].directory, known[0].time
-        info = daemon.request("terminal/get", GetRequest(when), TerminalInfo)
+    # Also those that were released, or of a daemon that has ended.
+    known = {one.id: one for one in find(stores, when)}
+    if info is not None and info.name == when:
+        known.clear()
+    count = len(known.keys() | ({info.terminal_id} if info else set()))
+    if count > 1:
+        fail(f"{when!r} is the beginning of {count} terminals' ids: give more of it")
+    if info is None and known:
+        (found,) = known.values()
+        return found.root, found.time
+    info = info or daemon.request("terminal/get", GetRequest(when), TerminalInfo)
     if isinstance(info.host, str):
         fail(f"terminal {when!r} runs on {info.host}: only directories of this host are kept")
-    if info.unkept is not UNSET:
+    if info.unkept is not UNSET and info.can_undo is not True:
         fail(
             f"there is no way back to before the command of {when!r}: {info.unkept}; earlier "
             "snapshots: acpterm undo --list"

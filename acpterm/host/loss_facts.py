@@ -238,14 +238,20 @@ class LossFacts:
 
     def moved(self, directory: str, operands: tuple[str, ...]) -> Finding:
         name, target = operands
-        left = self._git(
-            directory, "rev-list", "--max-count=1", f"refs/heads/{name}", "--not",
-            "--end-of-options", _commit(target), "--",
-        )  # fmt: skip
+        try:
+            left = self._git(
+                directory, "rev-list", "--max-count=1", f"refs/heads/{name}", "--not",
+                "--end-of-options", _commit(target), "--",
+            )  # fmt: skip
+        except _NotKnownError:
+            left = None
         # Where it is only moved ahead, nothing is lost.
         return () if left == [] else self.branches(directory, (name,))
 
     def _is_only_on(self, directory: str, name: str) -> bool:
+        if name.startswith("@{"):
+            full = self._git(directory, "rev-parse", "--symbolic-full-name", name, "--")
+            name = (full or [""])[0].removeprefix("refs/heads/")
         found = self._git(
             directory, "rev-list", "--max-count=1", f"refs/heads/{name}", "--not",
             f"--exclude={name}", "--branches", "--remotes", "--tags", "--",
@@ -275,6 +281,8 @@ class LossFacts:
         return tuple(found)
 
     def tags(self, directory: str, names: tuple[str, ...]) -> Finding:
+        if "*" in names:
+            return tuple(self._git(directory, "tag") or ())
         return tuple(
             one for one in names
             if self._git(directory, "rev-parse", "-q", "--verify", f"refs/tags/{one}")

@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
@@ -25,11 +25,14 @@ import structlog
 import trio
 
 from acpterm.config import undo_dir
+from acpterm.host.way_back import Kept, brings_back
+from acpterm.policy.losses.loss import Finding, Loss
 from acpterm.providers.provider import is_place
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.runtime.threads import run_blocking
-from acpterm.undo.scan import UnkeptError, root_of
-from acpterm.undo.terminals import Known, note
+from acpterm.undo.scan import FILES_ONLY, UnkeptError, root_of
+from acpterm.undo.store import Store
+from acpterm.undo.terminals import note
 
 DELAY_MAX_S: Final = 0.3
 # What cannot be kept is not tried before each command.
@@ -41,7 +44,6 @@ _KILL_MAX_S: Final = 2.0
 _RUNNING_MAX: Final = 4
 _DIRECTORIES_MAX: Final = 1000
 BUSY: Final = "the snapshot of its directory is not complete yet"
-FILES_ONLY: Final = "only files, not branches, index and stash, which a linked worktree shares"
 _OVERTAKEN: Final = "another command began during the snapshot of its directory"
 
 # Directories that do not answer hold up no others' work.
@@ -60,6 +62,7 @@ class _Running:
         self.ended: Final = trio.Event()
         self.why = BUSY
         """Why there is no snapshot of before; "" if there is."""
+        self.skipped: tuple[str, ...] = ()
         self.read_end, self._write_end = os.pipe()
 
     def mark(self) -> None:
@@ -70,8 +73,8 @@ class _Running:
             os.close(self._write_end)
             self._write_end = -1
 
-    def note(self, why: str) -> None:
-        self.why = why
+    def note(self, why: str, skipped: Iterable[str] = ()) -> None:
+        self.why, self.skipped = why, tuple(skipped)
         self.kept.set()
 
     def close(self) -> None:
@@ -91,61 +94,69 @@ class Snapshots:
         self._failed: Final[BoundedDict[str, tuple[float, str]]] = BoundedDict(_DIRECTORIES_MAX)
         self._running: Final[dict[str, _Running]] = {}
 
-    async def keep(
-        self, directory: str, provider: str, *, max_s: float = DELAY_MAX_S
-    ) -> str | None:
-        """Keep `directory` for a question; return what the question says, or None if off."""
+    async def keep(self, directory: str, provider: str, *, max_s: float = DELAY_MAX_S) -> Kept:
+        """Keep `directory` for a question."""
         if not self.is_on or is_place(provider):
-            return None
-        root, why = await self._keep(directory, max_s)
-        # It has just been read, so this does not hang.
-        if root is not None and not why and os.path.isfile(f"{root}/.git"):  # noqa: ASYNC240
-            return FILES_ONLY
-        return why
+            return Kept(None)
+        _, kept = await self._keep(directory, max_s)
+        return kept
+
+    async def brings_back(
+        self, lost: Mapping[Loss, Finding] | None, kept: Kept, directory: str, home: str
+    ) -> bool:
+        """Return whether all of `lost` comes back; false if that is not known in time."""
+        work = partial(brings_back, lost, kept, directory, home)
+        with trio.move_on_after(DELAY_MAX_S):
+            return await run_blocking(work, abandon_on_cancel=True, limiter=_threads)
+        return False
 
     async def begin(self, directory: str, provider: str) -> str | None:
         """Keep `directory` before a command that starts now.
 
-        Return why it has no way back, "", or None if snapshots are off.
+        Return why it has no way back, `FILES_ONLY`, "", or None if snapshots are off.
         """
         if not self.is_on or is_place(provider):
             return None
-        root, why = await self._keep(directory, DELAY_MAX_S)
+        root, kept = await self._keep(directory, DELAY_MAX_S)
         for other, running in self._running.items():
             if root is None or _overlaps(root, other):
                 running.mark()
-        return why
+        return kept.why
 
-    def note(self, known: Known) -> None:
+    def note(self, terminal: str, began: float, directory: str) -> None:
         """Let `acpterm undo` know a terminal after its release, too."""
-        self._start_task(self._note, known)
+        self._start_task(self._note, terminal, began, directory)
 
-    async def _note(self, known: Known) -> None:
-        work = partial(note, undo_dir(), known)
-        with suppress(OSError):
+    async def _note(self, terminal: str, began: float, directory: str) -> None:
+        def work() -> None:
+            note(Store(undo_dir(), root_of(directory)), terminal, began)
+
+        with suppress(OSError, UnkeptError):
             await run_blocking(work, abandon_on_cancel=True, limiter=_threads)
 
-    async def _keep(self, directory: str, max_s: float) -> tuple[str | None, str]:
+    async def _keep(self, directory: str, max_s: float) -> tuple[str | None, Kept]:
         root = None
         with trio.move_on_after(max_s):
             try:
                 find = partial(root_of, directory)
                 root = await run_blocking(find, abandon_on_cancel=True, limiter=_threads)
             except (UnkeptError, OSError) as error:
-                return directory, str(error)
+                return directory, Kept(str(error))
             failed_at, why = self._failed.get(root, (-RETRY_S, ""))
             if time.monotonic() - failed_at < RETRY_S:
-                return root, why
+                return root, Kept(why)
             # That of another command may have begun before what this one's session has changed.
             while (earlier := self._running.get(root)) is not None:
                 await earlier.ended.wait()
             if len(self._running) >= _RUNNING_MAX:
-                return root, BUSY
+                return root, Kept(BUSY)
             running = self._running[root] = _Running()
             self._start_task(self._run, root, running)
             await running.kept.wait()
-            return root, running.why
-        return root, BUSY
+            # It has just been read, so this does not hang.
+            why = running.why or ("" if _has_own_state(root) else FILES_ONLY)
+            return root, Kept(why, root, running.skipped)
+        return root, Kept(BUSY)
 
     async def _run(self, root: str, running: _Running) -> None:
         try:
@@ -166,6 +177,12 @@ class Snapshots:
         self._failed.pop(root, None)
         self._failed[root] = time.monotonic(), why
         running.note(why)
+
+
+def _has_own_state(root: str) -> bool:
+    """Return whether the repository of a directory, if it has one, is in it."""
+    git = os.path.join(root, ".git")
+    return not os.path.lexists(git) or (os.path.isdir(git) and not os.path.islink(git))
 
 
 def _overlaps(one: str, other: str) -> bool:
@@ -191,7 +208,7 @@ async def _snapshot(root: str, running: _Running) -> None:
         found = json.loads(answer or b'{"error": "the snapshot failed"}')
         if "error" in found:
             raise UnkeptError(found["error"])
-        running.note("" if found["is_before"] else _OVERTAKEN)
+        running.note("" if found["is_before"] else _OVERTAKEN, found["skipped"])
         await process.wait()
     finally:
         # A snapshot can be interrupted anywhere.

@@ -39,6 +39,8 @@ def _tee(arguments: Sequence[str]) -> str:
             if argument in ("-a", "-i", "-p", "--append", "--ignore-interrupts"):
                 continue
             return f"the option {argument} is not known"
+        if argument in ("/dev/null", "/dev/stdout", "/dev/stderr"):
+            continue
         if _is_outside(argument) or any(
             part.startswith(".") and part != "." for part in argument.split("/")
         ):

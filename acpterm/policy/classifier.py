@@ -24,6 +24,7 @@ from acpterm.config.profiles import Kind
 from acpterm.policy.arguments import DIRECTORY_COMMANDS, leads_outside, unsafe_argument
 from acpterm.policy.losses.arguments import enter
 from acpterm.policy.losses.find import line_danger, losses_of
+from acpterm.policy.losses.git import moves_branch
 from acpterm.policy.losses.loss import LATE, Finding, Loss, Need
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
@@ -144,6 +145,8 @@ class Classifier:
         """Whether the last command downloads something."""
         self._may_download = False
         self._has_cloned = False
+        self._has_moved = False
+        """Whether an earlier command may have moved a branch or HEAD."""
         self._count = 0
         self._words = 0
         self._size = 0
@@ -219,7 +222,8 @@ class Classifier:
         unwrapped = unwrap(command)
         level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
         is_listed = level is Level.DANGEROUS
-        losses = self._losses(command, context, unwrapped.danger)
+        suggested = self._suggested(command, context)
+        losses = self._losses(command, context, unwrapped.danger, suggested)
         if losses:
             level, reason = Level.DANGEROUS, losses[0][1]
         if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
@@ -227,11 +231,10 @@ class Classifier:
             exact = context.is_exact and not unwrapped.danger and is_literal
             kinds = tuple(kind for kind, _ in losses)
             wraps = bool(unwrapped.inner)
-            self.found.append(
-                FoundPart(
-                    words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed
-                )
+            part = FoundPart(
+                words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed
             )
+            self.found.append(part._replace(losses=suggested))
         inner = [*unwrapped.inner, *(self._alias(command) if self.findings else ())]
         if command.name in _MOVES and not context.is_suspected:
             self._enter(command)
@@ -256,22 +259,26 @@ class Classifier:
                 self._places.pop()
         elif self._is_download and operator.startswith(">"):
             self._downloaded.update(word.text for word in command.words[1:])
-        if losses := () if operator in "()" else self._losses(command, context, ""):
+        suggested = () if operator in "()" else self._suggested(command, context)
+        if losses := () if operator in "()" else self._losses(command, context, "", suggested):
             kinds = tuple(kind for kind, _ in losses)
-            self.found.append(
-                FoundPart(
-                    command.words, Level.DANGEROUS, losses[0][1], False, False, False, kinds, False
-                )
+            part = FoundPart(
+                command.words, Level.DANGEROUS, losses[0][1], False, False, False, kinds, False
             )
+            self.found.append(part._replace(losses=suggested))
 
     def _losses(
-        self, command: SimpleCommand, context: _Context, danger: str
+        self,
+        command: SimpleCommand,
+        context: _Context,
+        danger: str,
+        suggested: tuple[Loss, ...],
     ) -> list[tuple[Kind, str]]:
         """Return the losses of a command that hold, as far as that is known, with their reasons."""
         held: list[tuple[Kind, str]] = []
         if self._may_download and self._runs_download(command, danger):
             held.append((Kind.DOWNLOADS, f"{command.name}: it runs what comes from the net"))
-        for loss in self._suggested(command, context):
+        for loss in suggested:
             finding = self.findings.get(loss)
             if loss.need is Need.NOTHING:
                 held.append((loss.kind, loss.text(())))
@@ -285,21 +292,22 @@ class Classifier:
                     self.pending[loss] = None
             elif finding:
                 held.append((loss.kind, loss.text(finding)))
+        self._has_moved = self._has_moved or moves_branch(command.words)
         return held
 
-    def _suggested(self, command: SimpleCommand, context: _Context) -> list[Loss]:
+    def _suggested(self, command: SimpleCommand, context: _Context) -> tuple[Loss, ...]:
         """Return the losses that the words of a command suggest, wherever it may run."""
         line = self.texts[-1] if self.texts else ""
         if context.is_suspected:
             # Where it would run is not known.
-            return losses_of(command, None, line)
+            return tuple(losses_of(command, None, line))
         found = losses_of(command, self._places[-1].directory, line)
         if found:
             for other in self._other_directories(command):
                 more = losses_of(command, other, line)
                 # Without a need, they are the same.
                 found += (one for one in more if one.need is not Need.NOTHING)
-        return found
+        return tuple(one.after_moves() if self._has_moved else one for one in found)
 
     def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
         """Return whether a command executes what the line downloads."""

@@ -33,7 +33,7 @@ from acpterm.policy.prefix import always_prefix, is_never_allowed
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.readers import reader_of
 from acpterm.policy.verdict import JudgedPart, Level, Verdict, strictest, worst
-from acpterm.policy.words import TooLongError
+from acpterm.policy.words import UNKNOWN_TEXT, TooLongError
 from acpterm.policy.wrappers.unwrapped import is_standard
 
 # Values with which variables that can change what is executed change nothing that matters.
@@ -98,7 +98,23 @@ def decide(
     is_only = decision == "ask" and len(asking) == 1 and rule is None and not classifier.has_left
     prefix = always_prefix(asking[0]) if is_only else None
     pending = tuple(classifier.pending)
-    return Verdict(level, decision, rule, reason, parts, prefix, is_shell, kind, pending)
+    lost = _lost(classifier, decided)
+    return Verdict(level, decision, rule, reason, parts, prefix, is_shell, kind, pending, lost)
+
+
+def _lost(
+    classifier: Classifier, decided: Sequence[tuple[FoundPart, _Decided]]
+) -> Mapping[Loss, Finding] | None:
+    """Return what the parts that matter to a question lose; None if that is not known."""
+    lost: dict[Loss, Finding] = {}
+    for part, one in decided:
+        # A line that is not plain may do anything with its commands.
+        is_known = bool(part.words) and not any(UNKNOWN_TEXT in word.text for word in part.words)
+        if part.level is Level.DANGEROUS or one.decision != "allow" or not part.words:
+            if not (is_known and part.losses) or Kind.DOWNLOADS in part.kinds:
+                return None
+            lost |= {loss: classifier.findings.get(loss) for loss in part.losses}
+    return lost
 
 
 def _by_level(part: FoundPart, profile: Profile) -> Decision:

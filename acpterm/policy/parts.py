@@ -9,6 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import COMMAND_LISTS, GIT, Kind, Profile
+from acpterm.policy.losses.loss import Loss
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import Word
 
@@ -31,6 +32,8 @@ class FoundPart(NamedTuple):
     """What it loses; the reason is that of the first."""
     is_listed: bool = True
     """Whether it has its level also without `kinds`."""
+    losses: tuple[Loss, ...] = ()
+    """What its words suggest that it loses, whether it does or not."""
 
 
 class Lists:

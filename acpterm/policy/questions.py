@@ -47,7 +47,7 @@ class Question(Struct, frozen=True, kw_only=True):
     asked_time: float
     """When the question was asked, in seconds since 1970."""
     can_undo: bool = False
-    """Whether `acpterm undo` can bring back what the command may lose."""
+    """Whether `acpterm undo` can bring back all that the command may lose."""
     deadline: float | None = None
     """The time, on trio's clock, at which an unanswered question is refused; None for never."""
 

@@ -1,11 +1,11 @@
 """The types of a judgement: the verdict on a command, its parts, and their levels of danger."""
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Decision, Kind
-from acpterm.policy.losses.loss import Loss
+from acpterm.policy.losses.loss import Finding, Loss
 from acpterm.policy.words import UNKNOWN_TEXT
 
 
@@ -47,6 +47,8 @@ class Verdict(NamedTuple):
     """What is lost, if the reason is a loss."""
     pending: tuple[Loss, ...] = ()
     """Losses that may hold: their facts are not known. Judge again with what is found."""
+    lost: Mapping[Loss, Finding] | None = None
+    """All that what is dangerous, or asked about, may lose; None if that is not known."""
 
     @property
     def loss(self) -> str | None:

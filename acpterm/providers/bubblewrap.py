@@ -251,10 +251,18 @@ class BubblewrapProvider:
     async def _try(self, tools: Tools) -> str:
         """Run `true` in a sandbox with an empty workspace; return bwrap's version."""
         async with trial_directory("bubblewrap") as directory:
-            prepared = await off_loop.look_up(partial(trial_command, tools, directory))
-            await run_trial(
-                "bubblewrap", prepared.argv, prepared.env, lambda text: _cause(text, tools.bwrap)
-            )
+            prepare = partial(trial_command, tools, directory)
+            prepared = await off_loop.look_up(prepare)
+            cause = partial(_cause, bwrap=tools.bwrap)
+            for attempts_left in 2, 1, 0:
+                try:
+                    await run_trial("bubblewrap", prepared.argv, prepared.env, cause)
+                    break
+                except ProviderError:
+                    # bwrap cannot hide a socket that has been removed since it was found.
+                    failed, prepared = prepared, await off_loop.look_up(prepare)
+                    if not attempts_left or set(failed.argv) <= set(prepared.argv):
+                        raise
         version = [tools.bwrap, "--version"]
         return await run_trial("bubblewrap", version, prepared.env, lambda _: PACKAGE)
 

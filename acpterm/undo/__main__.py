@@ -42,7 +42,9 @@ def _keep(store: Store) -> None:
         os.nice(_NICE)
     with store.locked():
         kept = store.keep("before a command", _has_begun)
-        _print({"id": kept.snapshot.id, "is_before": not kept.snapshot.is_during})
+        skipped = [os.fsdecode(path) for path in kept.skipped]
+        is_before = not kept.snapshot.is_during
+        _print({"id": kept.snapshot.id, "is_before": is_before, "skipped": skipped})
         if kept.should_prune:
             os.nice(_NICE)
             store.prune()

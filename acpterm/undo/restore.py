@@ -10,14 +10,17 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Final, NamedTuple
 
+from acpterm.pty import processes
 from acpterm.undo.scan import FILE_BYTES_MAX, LISTING, Directories, UnkeptError, open_file
 from acpterm.undo.store import Kept, Snapshot, Store, copy, split, unescaped
 
 _GIT: Final = b".git"
+_LOCK: Final = ".git/index.lock"
 # What a repository reads first is written last.
 _LAST: Final = {b"index": 1, b"tables.list": 1, b"HEAD": 2}
 _FILES_ALONE: Final = "only files are restored, and not branches, index and stash: "
@@ -131,6 +134,8 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
     # The objects of a repository that stays are never removed.
     removed = set(found.removed)
     found.dropped[:] = [path for path in found.dropped if path.rsplit(b"/", 2)[0] in removed]
+    if _has_lock(store, found):
+        notes.append(f"{_LOCK} is removed if the git that made it has ended")
     found.removed.extend({os.path.dirname(path) for path in found.dropped} - removed)
     return found._replace(note="; ".join(filter(None, notes)))
 
@@ -290,16 +295,27 @@ def _read(requests: IO[bytes], contents: IO[bytes], oids: list[bytes]) -> Iterat
 def apply(store: Store, found: Plan) -> list[str]:
     """Carry a plan out, within `locked`; return what could not be done, and why.
 
-    Raises `UnkeptError` if git works in the directory now.
+    Raises `UnkeptError` if nothing is done: git works in the directory, or the disk is full.
     """
-    if any(change.is_git for change in found.files):
-        lock = os.path.join(store.root, ".git", "index.lock")
-        if os.path.lexists(lock):
-            raise UnkeptError(f"git works there now, or was killed: {lock} exists")
+    has_lock = _has_lock(store, found)
+    if has_lock and _is_held(store.root):
+        raise UnkeptError(f"git works there now: {store.root}/{_LOCK} exists; nothing was restored")
     _check_space(store, found)
     # It may have been removed with all that was in it.
     os.makedirs(store.root, exist_ok=True)
     done = _Restorer(os.fsencode(store.root))
+    try:
+        _apply(store, found, done)
+    except (UnkeptError, OSError) as error:
+        # It has begun: what it could not do is reported, and recorded.
+        done.failures.append(str(error))
+    if has_lock:  # not earlier: until now it has kept others' git out
+        done.remove(os.fsencode(_LOCK))
+    done.close()
+    return done.failures
+
+
+def _apply(store: Store, found: Plan, done: "_Restorer") -> None:
     for path in [*(one.path for one in found.files if one.what == "remove"), *found.dropped]:
         done.remove(path)
     for path in sorted(found.removed, reverse=True):
@@ -319,8 +335,49 @@ def apply(store: Store, found: Plan) -> list[str]:
         modes, key=lambda one: (one in done.opened, one.count(b"/"), one), reverse=True
     ):
         done.set_mode(path, modes[path])
-    done.close()
-    return done.failures
+
+
+def _has_lock(store: Store, found: Plan) -> bool:
+    is_due = any(change.is_git for change in found.files)
+    return is_due and os.path.lexists(os.path.join(store.root, _LOCK))
+
+
+def _is_held(root: str) -> bool:
+    """Return whether the program that has made the lock of a repository may still run."""
+    lock = os.path.join(root, _LOCK)
+    with suppress(FileNotFoundError):
+        # One that began later has not made it. Both clocks are read to a hundredth of a second.
+        made = processes.now() - (time.time() - os.lstat(lock).st_mtime) + 1
+        return any(
+            process is not None
+            and not process.zombie
+            and process.started <= made
+            and _may_hold(process.pid, lock, root)
+            for process in processes.read_all()
+        )
+    return False
+
+
+def _may_hold(pid: int, lock: str, root: str) -> bool:
+    # git closes the lock while its editor runs; other programs keep it open.
+    program = b"".join(processes.arguments_of(pid)[:1])
+    name = os.path.basename(program)
+    if name == b"git" or name.startswith(b"git-"):
+        try:
+            place = os.readlink(f"/proc/{pid}/cwd")
+        except OSError:
+            # A process of another user, which may have made the lock.
+            with suppress(OSError):
+                return os.stat(f"/proc/{pid}").st_uid == os.stat(lock).st_uid
+            return False
+        if os.path.join(place, "").startswith(os.path.join(root, "")):
+            return True
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{name}") == lock:
+                    return True
+    return False
 
 
 def _check_space(store: Store, found: Plan) -> None:

@@ -16,6 +16,8 @@ LEFT_OUT: Final = frozenset(
     (b"node_modules", b"bower_components", b"__pycache__", b".tox", b".nox", b".gradle")
 )
 RESTORABLE: Final = "restored by its tool"
+FILES_ONLY: Final = "only files, not branches, index and stash, which a linked worktree shares"
+"""What is kept of a directory whose `.git` leads to another place."""
 _MARKS: Final = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
 _GIT_DIRECTORY: Final = frozenset((b"HEAD", b"objects", b"refs"))
 # The file in the tree `dirs` that describes a directory.

@@ -1,15 +1,16 @@
 """The terminals whose commands have a way back: the daemon forgets those that are released.
 
-A file beside the stores has a line of JSON for each: its id, when its command began, and where.
+Each is a link in the store of its directory, which is there or not: it leads to the time at which
+the command began.
 """
 
-import json
 import os
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-# Some 10,000 terminals.
-_BYTES_MAX: Final = 1024 * 1024
+from acpterm.undo.store import Store
+
+_MAX: Final = 1000
 _PREFIX: Final = "term_"
 
 
@@ -17,44 +18,49 @@ class Known(NamedTuple):
     id: str
     time: float
     """When the command began, in seconds since 1970."""
-    directory: str
+    root: str
 
 
-def note(stores: str, known: Known) -> None:
-    """Add a terminal. Raises `OSError`."""
-    path = _path(stores)
-    with open(path, "a", encoding="ascii", opener=_open_private) as file:
-        file.write(json.dumps(known) + "\n")
-        is_large = file.tell() > _BYTES_MAX
-    if is_large:
-        lines = _lines(stores)
-        with open(f"{path}.new", "w", encoding="ascii", opener=_open_private) as file:
-            file.writelines(lines[len(lines) // 2 :])
-        os.replace(f"{path}.new", path)
+def note(store: Store, name: str, began: float) -> None:
+    """Add a terminal to a store that exists. Raises `OSError`."""
+    if not store.exists:
+        return
+    directory = _directory(store.directory)
+    with suppress(FileExistsError):
+        os.mkdir(directory, 0o700)
+    os.symlink(repr(began), os.path.join(directory, name))
+    if len(os.listdir(directory)) > _MAX:
+        for known in sorted(_of(store.directory, _PREFIX), key=lambda one: one.time)[: _MAX // 2]:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(directory, known.id))
 
 
 def find(stores: str, name: str) -> list[Known]:
     """Return the terminals whose id begins with `name`, the oldest first."""
-    found = []
-    for line in _lines(stores):
-        with suppress(ValueError, TypeError):  # one that is being written
-            known = Known(*json.loads(line))
-            if known.id.startswith((name, _PREFIX + name)):
-                found.append(known)
+    prefix = name if name.startswith(_PREFIX) else _PREFIX + name
+    if prefix == _PREFIX:
+        return []
+    try:
+        names = os.listdir(stores)
+    except FileNotFoundError:
+        return []
+    found = [known for one in names for known in _of(os.path.join(stores, one), prefix)]
+    return sorted(found, key=lambda one: one.time)
+
+
+def _of(store: str, prefix: str) -> list[Known]:
+    found: list[Known] = []
+    with suppress(OSError), open(os.path.join(store, "root"), "rb") as file:
+        root = os.fsdecode(file.read())
+        directory = _directory(store)
+        for name in os.listdir(directory):
+            # What is no link, or has been removed meanwhile, is passed over.
+            with suppress(OSError, ValueError):
+                if name.startswith(prefix):
+                    time = float(os.readlink(os.path.join(directory, name)))
+                    found.append(Known(name, time, root))
     return found
 
 
-def _path(stores: str) -> str:
-    return os.path.join(stores, "terminals")
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _lines(stores: str) -> list[str]:
-    try:
-        with open(_path(stores), encoding="ascii") as file:
-            return file.readlines()
-    except FileNotFoundError:
-        return []
+def _directory(store: str) -> str:
+    return os.path.join(store, "terminals")

@@ -5,6 +5,7 @@ import os
 import select
 import shutil
 import sys
+import time
 
 import msgspec
 import pytest
@@ -12,13 +13,14 @@ import trio
 import trio.testing
 
 from acpterm.audit.entry import Entry
+from acpterm.cli import undo as undo_module
 from acpterm.commands.audit_format import audit_row
 from acpterm.config import undo_dir
-from acpterm.config.profiles import Kind
 from acpterm.host import snapshots
 from acpterm.host.agent import gate
-from acpterm.host.snapshots import FILES_ONLY
+from acpterm.undo.scan import FILES_ONLY
 from acpterm.undo.store import Store
+from acpterm.undo.terminals import note
 from tests.support import connector
 from tests.support.agent import agent_at
 from tests.support.commands import run
@@ -88,6 +90,23 @@ async def test_an_undo_is_in_the_audit_log_also_without_a_daemon(path, project, 
     assert (entry["snapshot"], entry["changes"], entry["failures"]) == (kept, 1, 0)
     shown = audit_row(msgspec.json.decode(line, type=Entry)).what
     assert shown == f"{project}  to {kept}  (1 change, 0 failures)"
+
+
+async def test_an_undo_that_is_interrupted_is_in_the_audit_log(path, project, state, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    _, out, _ = await undo(path, "--keep", "--json", cwd=project, **state)
+    (project / "a.py").write_text("two\n")
+    monkeypatch.setattr(undo_module, "restore", interrupted)
+    status, _, _ = await undo(path, "--yes", cwd=project, **state)
+    assert status != 0
+
+    _, lines, _ = await run(path, "audit", "--json", "--event", "undo", **state)
+
+    entries = map(json.loads, lines.splitlines())
+    (entry,) = (one for one in entries if one["directory"] == str(project))
+    assert (entry["snapshot"], entry["reason"]) == (json.loads(out)["id"], "it was interrupted")
 
 
 async def test_undo_lists_snapshots_and_restores_the_one_of_a_time(path, project, state):
@@ -184,6 +203,33 @@ async def test_undo_names_what_still_runs_there(path, user, project, state):
     assert "runs there, and may write meanwhile: server: sleep 1000" in out
 
 
+async def test_a_beginning_of_the_ids_of_a_live_and_a_released_terminal_is_refused(
+    path, user, project, state
+):
+    await undo(path, "--keep", cwd=project, **state)
+    store = Store(undo_dir(), str(project))
+    live = await user.create("sleep 1000", cwd=str(project))
+    released = f"{live[:-4]}zzzz"
+    note(store, released, time.time())
+
+    status, _, err = await undo(path, live[:-4], cwd=project, **state)
+    assert status == 1
+    assert err == f"acpterm: {live[:-4]!r} is the beginning of 2 terminals' ids: give more of it\n"
+
+    for whole in (live, released):
+        status, _, err = await undo(path, whole, "--yes", cwd=project, **state)
+        assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["", "term_"])
+async def test_an_empty_id_is_no_terminal(path, project, state, name):
+    await undo(path, "--keep", cwd=project, **state)
+    note(Store(undo_dir(), str(project)), "term_zzzzzzzz", time.time())
+    status, _, err = await undo(path, name, "--yes", cwd=project, **state)
+    assert status == 1
+    assert "there is no terminal" in err
+
+
 async def test_undo_refuses_a_general_directory(path, state):
     status, _, err = await undo(path, cwd="/", **state)
     assert (status, err) == (1, "acpterm: / is too general a directory\n")
@@ -212,7 +258,7 @@ async def test_a_released_terminal_is_undone_as_long_as_its_snapshot_exists(
     tmp_path, project, state
 ):
     env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="open")
-    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+    async with daemon(tmp_path, env=env, terminate=True) as (_, path), agent_at(path) as agent:
         # On a busy machine a command begins before its snapshot is complete.
         with trio.fail_after(DEADLINE_S):
             while True:
@@ -231,6 +277,32 @@ async def test_a_released_terminal_is_undone_as_long_as_its_snapshot_exists(
     status, _, err = await run(path, "undo", lost, "--yes", **state)
     assert (status, err) == (0, "")
     assert (project / "a.py").read_text() == "one\n"
+
+
+@pytest.mark.long
+async def test_a_terminal_in_a_linked_worktree_has_a_way_back_for_files_only(
+    tmp_path, project, state
+):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    await trio.run_process([*git, "init", "-q", "main"], cwd=tmp_path)
+    await trio.run_process([*git, "commit", "-qm", "x", "--allow-empty"], cwd=tmp_path / "main")
+    await trio.run_process([*git, "worktree", "add", "-q", "../linked"], cwd=tmp_path / "main")
+    linked = tmp_path / "linked"
+    env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="open")
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        # On a busy machine a command begins before its snapshot is complete.
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                (linked / "a.py").write_text("one\n")
+                lost = await agent.create_ended("rm a.py", cwd=str(linked))
+                _, out, _ = await run(path, "inspect", lost, **state)
+                if "not to before this command" not in out:
+                    break
+        assert f"undo            acpterm undo {lost}: {FILES_ONLY}\n" in out
+        status, out, err = await run(path, "undo", lost, "--yes", **state)
+    assert (status, err) == (0, "")
+    assert "only files are restored" in out
+    assert (linked / "a.py").read_text() == "one\n"
 
 
 @pytest.mark.long
@@ -308,11 +380,11 @@ async def test_a_slow_snapshot_delays_no_command_by_more_than_its_limit(
     began = trio.current_time()
     assert await kept.begin("/work", "local") == snapshots.BUSY
     assert trio.current_time() - began == pytest.approx(snapshots.DELAY_MAX_S)
-    assert await kept.keep("/work", "local") == snapshots.BUSY
+    assert (await kept.keep("/work", "local")).why == snapshots.BUSY
     assert trio.current_time() - began == pytest.approx(2 * snapshots.DELAY_MAX_S)
     done.set()
     await trio.testing.wait_all_tasks_blocked()
-    assert await kept.keep("/work", "local") == ""
+    assert (await kept.keep("/work", "local")).why == ""
 
 
 async def _at_once(work, *args, **options):
@@ -332,7 +404,7 @@ async def test_commands_at_once_in_one_directory_are_each_kept(nursery, monkeypa
     kept, found = snapshots.Snapshots(nursery.start_soon, is_on=True), []
 
     async def keep():
-        found.append(await kept.keep("/work", "local", max_s=DEADLINE_S))
+        found.append((await kept.keep("/work", "local", max_s=DEADLINE_S)).why)
 
     async with trio.open_nursery() as at_once:
         for _ in range(3):
@@ -381,8 +453,9 @@ async def test_a_linked_worktree_has_a_way_back_for_files_only(nursery, monkeypa
     monkeypatch.setattr(snapshots, "_snapshot", snapshot)
     kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
     (tmp_path / ".git").write_text("gitdir: /elsewhere/.git/worktrees/x\n")
-    assert await kept.keep(str(tmp_path), "local", max_s=DEADLINE_S) == snapshots.FILES_ONLY
-    assert await kept.begin(str(tmp_path), "local") == ""
+    found = await kept.keep(str(tmp_path), "local", max_s=DEADLINE_S)
+    assert found.why == FILES_ONLY
+    assert await kept.begin(str(tmp_path), "local") == FILES_ONLY
 
 
 async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkeypatch):
@@ -392,25 +465,20 @@ async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkey
     monkeypatch.setattr(snapshots, "_snapshot", endless)
     monkeypatch.setattr(trio.to_thread, "run_sync", _at_once)
     kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
-    assert await kept.keep("/work", "local", max_s=2 * snapshots.SNAPSHOT_MAX_S) == (
-        "the snapshot of its directory took too long"
-    )
+    found = await kept.keep("/work", "local", max_s=2 * snapshots.SNAPSHOT_MAX_S)
+    assert found.why == "the snapshot of its directory took too long"
 
 
 @pytest.mark.parametrize(
-    ("kind", "unkept", "expected", "can_undo"),
+    ("unkept", "can_undo", "expected"),
     [
-        (Kind.WORK, "", "; acpterm undo can bring back its directory", True),
-        (Kind.HISTORY, "", "; acpterm undo can bring back its directory", True),
-        (None, "", "; acpterm undo can bring back its directory", True),
-        (Kind.REMOTE, "", "", False),
-        (Kind.WORK, "no git", "; no undo: no git", False),
-        (Kind.WORK, None, "", False),
-        (Kind.WORK, FILES_ONLY, f"; acpterm undo can bring back {FILES_ONLY}", True),
-        (Kind.HISTORY, FILES_ONLY, f"; acpterm undo can bring back {FILES_ONLY}", False),
-        (Kind.WORK, snapshots.BUSY, "; its snapshot for acpterm undo is not complete yet", False),
+        ("", True, "; acpterm undo can bring back all of it"),
+        ("", False, ""),
+        (None, False, ""),
+        ("no git", False, "; no undo: no git"),
+        (FILES_ONLY, True, f"; acpterm undo can bring back {FILES_ONLY}"),
+        (snapshots.BUSY, False, "; its snapshot for acpterm undo is not complete yet"),
     ],
 )
-def test_a_question_says_whether_there_is_a_way_back(kind, unkept, expected, can_undo):
-    assert gate._way_back(kind, unkept) == expected
-    assert gate._can_undo(kind, unkept) == can_undo
+def test_a_question_says_whether_there_is_a_way_back(unkept, can_undo, expected):
+    assert gate._way_back(unkept, can_undo=can_undo) == expected

@@ -18,6 +18,7 @@ from acpterm.jsonrpc import (
     RpcError,
 )
 from acpterm.runtime.exec_context import current
+from acpterm.undo.scan import FILES_ONLY
 from acpterm.undo.store import Store
 from tests.support.agent import agent_of
 from tests.support.user import user_of
@@ -41,6 +42,12 @@ def keep(project):
     store = Store(undo_dir(), str(project))
     with store.locked():
         store.keep("before an undo")
+
+
+def undos(tmp_path):
+    """Return the entries of the audit log about undos."""
+    lines = map(json.loads, (tmp_path / "audit" / "audit.jsonl").read_text().splitlines())
+    return [line for line in lines if line["event"] == "undo"]
 
 
 async def test_a_directory_is_shown_and_then_restored(project, tmp_path):
@@ -70,8 +77,7 @@ async def test_a_directory_is_shown_and_then_restored(project, tmp_path):
         listed = await user.request("undo/list", where)
         assert listed["directory"] == str(project)
         assert {one["why"] for one in listed["snapshots"]} == {"before an undo"}
-    lines = map(json.loads, (tmp_path / "audit" / "audit.jsonl").read_text().splitlines())
-    (entry,) = [line for line in lines if line["event"] == "undo"]
+    (entry,) = undos(tmp_path)
     assert (entry["by"], entry["directory"]) == ("user", str(project))
     assert (entry["snapshot"], entry["changes"], entry["failures"]) == (found["to"], 1, 0)
 
@@ -87,6 +93,25 @@ async def test_a_terminals_directory_is_that_from_before_its_command(project):
         assert error.code == INVALID_PARAMS
 
 
+@pytest.mark.parametrize(
+    ("unkept", "can_undo"), [("", True), (FILES_ONLY, True), ("no git", False), (None, None)]
+)
+async def test_a_terminal_says_whether_its_directory_comes_back(project, unkept, can_undo):
+    async with open_host(Settings(), current()) as host, user_of(host) as user:
+        keep(project)
+        terminal = await user.create("rm a.py", cwd=str(project))
+        await user.request("terminal/wait", {"terminalId": terminal})
+        next(iter(host.terminals.registry)).record.unkept = unkept
+        info = await user.request("terminal/get", {"terminalId": terminal})
+        assert info.get("canUndo") == (can_undo or None)
+        assert info.get("unkept", "") == (unkept or "")
+        if can_undo is False:
+            error = await refused(user, "undo/plan", terminalId=terminal)
+            assert "there is no way back to before this command: no git" in error.message
+        else:
+            await user.request("undo/plan", {"terminalId": terminal})
+
+
 @pytest.mark.parametrize("work", ["list", "plan", "restore"])
 async def test_what_does_not_end_is_ended(project, monkeypatch, work):
     monkeypatch.setitem(undo_methods._LIMITS_S, work, 0.0)
@@ -95,6 +120,17 @@ async def test_what_does_not_end_is_ended(project, monkeypatch, work):
         given = where if work == "restore" else {"cwd": str(project)}
         error = await refused(user, f"undo/{work}", **given)
     assert (error.code, "was ended" in error.message) == (INTERNAL_ERROR, True)
+
+
+async def test_a_restore_that_is_ended_midway_is_in_the_audit_log(project, tmp_path, monkeypatch):
+    monkeypatch.setitem(undo_methods._LIMITS_S, "restore", 0.0)
+    where = {"directory": str(project), "to": "1795981477506", "digest": "x"}
+    settings = Settings(audit_dir=str(tmp_path / "audit"))
+    async with open_host(settings, current()) as host, user_of(host) as user:
+        await refused(user, "undo/restore", **where)
+    (entry,) = undos(tmp_path)
+    assert (entry["directory"], entry["snapshot"]) == (str(project), "1795981477506")
+    assert "was ended" in entry["reason"]
 
 
 async def test_a_directory_that_cannot_be_resolved_stops_nothing(project, monkeypatch):

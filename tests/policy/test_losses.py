@@ -1,11 +1,14 @@
 """Losses that the words of a command tell, their kinds, and what a profile decides about them."""
 
+import tracemalloc
+
 import msgspec
 import pytest
 
 from acpterm.config.profiles import BUILTIN, Kind, ProfileTable, resolve
 from acpterm.policy.judge import Judge
 from acpterm.policy.losses.loss import LATE, Need
+from acpterm.policy.losses.table import checks_of
 from acpterm.policy.rules import parse_rules
 from tests.support.cases import each_case
 
@@ -155,6 +158,7 @@ def test_long_line_is_searched_for_losses():
     long = "true; " * 300
     assert judged(long + "git push --force").kind == "history"
     assert judged(long + "cd x && (CI=1 npm publish)").kind == "publish"
+    assert judged(long + "psql -c 'drop table x'").kind == "data"
     assert judged(long + "echo git push --force").decision == "allow"
     assert judged(long + "npx foo; git push; git status; psql -c 'select 1'").decision == "allow"
     many = "".join(f"git push {number}; " for number in range(1000))
@@ -215,3 +219,14 @@ def test_pool_denies_only_what_its_lists_name():
 
 def test_fork_bomb_is_dangerous():
     assert judged(":(){ :|:& };:").decision == "ask"
+
+
+def test_names_of_programs_that_are_in_no_table_are_not_remembered():
+    checks_of("git")
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            assert not checks_of(f"{number}" * 100_000)
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()

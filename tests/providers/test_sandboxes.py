@@ -276,6 +276,22 @@ def _check(name, *prefix):
     return done.stdout.partition(" ")
 
 
+async def test_a_socket_that_is_removed_during_a_trial_is_not_hidden(bubblewrap, monkeypatch):
+    found = iter([["/usr/gone.sock"]])
+    monkeypatch.setattr("acpterm.providers.bubblewrap.listening_sockets", lambda: next(found, []))
+    assert "bubblewrap" in await bubblewrap.check()
+
+
+async def test_a_socket_that_cannot_be_hidden_fails_a_trial(bubblewrap, monkeypatch):
+    found = iter(range(9))
+    monkeypatch.setattr(
+        "acpterm.providers.bubblewrap.listening_sockets", lambda: [f"/usr/gone-{next(found)}.sock"]
+    )
+    with pytest.raises(ProviderError, match="Read-only file system"):
+        await bubblewrap.check()
+    assert next(found) < 5
+
+
 def test_bubblewrap_refuses_where_user_namespaces_are_forbidden():
     no_namespaces = ["bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/"]
     result, _, message = _check("bubblewrap", *no_namespaces)

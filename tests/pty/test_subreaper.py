@@ -11,6 +11,7 @@ from acpterm.pty import linux
 from tests.pty.scenarios import SCENARIOS, STORM
 from tests.pty.scenarios.harness import SKIPPED
 from tests.support.bounded import bounds
+from tests.support.depth import DEADLINE_S
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="only Linux has subreapers")
 
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="only Linux has subr
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_scenario_passes_in_a_process_of_its_own(name):
     command = [sys.executable, "-m", "tests.pty.scenarios", name]
-    with bounds(STORM) if "uses_up" in name else nullcontext([]) as bound, trio.fail_after(30):
+    # A scenario makes some hundred processes.
+    limit = trio.fail_after(2 * DEADLINE_S)
+    with bounds(STORM) if "uses_up" in name else nullcontext([]) as bound, limit:
         done = await trio.run_process(
             [*bound, *command], capture_stderr=True, check=False, cwd=os.getcwd()
         )

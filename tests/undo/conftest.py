@@ -8,7 +8,7 @@ from acpterm.undo.restore import apply, plan
 from acpterm.undo.store import Store
 from tests.support.depth import DEADLINE_S
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "PATH": os.environ["PATH"],
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -29,7 +29,7 @@ class Project:
         self.store = Store(self.stores, self.root)
 
     def run(self, line, **more):
-        environment = _ENVIRONMENT | {"HOME": os.path.dirname(self.root)} | more
+        environment = ENVIRONMENT | {"HOME": os.path.dirname(self.root)} | more
         done = subprocess.run(
             ["sh", "-c", line],
             cwd=self.root,

@@ -111,16 +111,27 @@ class Sandbox:
         argv += ["--new-session", "--cap-drop", "ALL", "--clearenv"]
         argv += ["--setenv", "HOME", str(self.prepared.home), "--setenv", "GIT_EDITOR", "true"]
         argv += ["--setenv", "PATH", f"{self.bin}:/usr/local/bin:/usr/bin:/bin"]
-        try:
-            subprocess.run(
-                [*argv, "bash", "-c", line],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=_RUN_S,
-            )
-        except subprocess.TimeoutExpired:
-            # As the message about it tells the user to.
+        # Each of its processes has the pipe: those of a line that is killed end a little later.
+        read_end, write_end = os.pipe()
+        with open(read_end, "rb") as ended:
+            try:
+                subprocess.run(
+                    [*argv, "bash", "-c", line],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[write_end],
+                    check=False,
+                    timeout=_RUN_S,
+                )
+            except subprocess.TimeoutExpired:
+                is_killed = True
+            else:
+                is_killed = False
+            finally:
+                os.close(write_end)
+            ended.read()
+        if is_killed:
             (self.prepared.shop / ".git" / "index.lock").unlink(missing_ok=True)
 
     def state(self):

@@ -20,6 +20,8 @@ from acpterm.undo.restore import _chmod
 from acpterm.undo.scan import UnkeptError, root_of
 from acpterm.undo.store import Snapshot, Store, _Cache
 from tests.support.depth import DEADLINE_S
+from tests.support.polling import poll_blocking
+from tests.undo.conftest import ENVIRONMENT
 
 
 def test_no_code_of_the_users_repository_runs_and_its_git_stays_as_it_was(project):
@@ -593,6 +595,76 @@ def test_nothing_is_restored_if_the_disk_has_too_little_space(empty, monkeypatch
         with pytest.raises(UnkeptError, match="nothing was restored: that needs"):
             restore_module.apply(empty.store, found)
     assert os.listdir(empty.root) == []
+
+
+def test_a_lock_that_a_killed_git_left_costs_no_way_back(project):
+    before = project.state()
+    target = project.keep().snapshot
+    project.run("git stash drop -q")
+    with committing(project):
+        pass
+    assert os.path.exists(f"{project.root}/.git/index.lock")
+
+    found, failures = project.undo(target)
+
+    assert not failures
+    assert ".git/index.lock is removed if the git that made it has ended" in found.note
+    assert not os.path.exists(f"{project.root}/.git/index.lock")
+    assert project.state() == before
+
+
+def test_nothing_is_restored_while_git_works_there(project):
+    target = project.keep().snapshot
+    project.run("git update-ref -d refs/heads/old")
+    with committing(project), pytest.raises(UnkeptError, match="git works there now"):
+        project.undo(target)
+
+
+def test_nothing_is_restored_while_another_program_has_the_lock(project):
+    target = project.keep().snapshot
+    project.run("git update-ref -d refs/heads/old")
+    with (
+        open(f"{project.root}/.git/index.lock", "w"),
+        pytest.raises(UnkeptError, match="git works there now"),
+    ):
+        project.undo(target)
+
+
+@contextlib.contextmanager
+def committing(project):
+    """Run a git that holds the lock of the index while its editor runs; then kill both."""
+    editor = "touch ready; exec sleep 1000 #"
+    git = subprocess.Popen(
+        ["git", "commit", "-qa"],
+        cwd=project.root,
+        env=ENVIRONMENT | {"HOME": project.stores, "GIT_EDITOR": editor, "TERM": "xterm"},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        poll_blocking(lambda: os.path.exists(f"{project.root}/ready"))
+        yield
+    finally:
+        os.killpg(git.pid, signal.SIGKILL)
+        git.wait()
+
+
+def test_an_error_midway_is_a_failure_of_an_undo_that_has_begun(empty, monkeypatch):
+    empty.run("echo 1 > a; echo 2 > b; echo 3 > c")
+    target = empty.keep().snapshot
+    empty.run("rm a b c")
+    read = restore_module._read
+
+    def read_one(requests, contents, oids):
+        yield next(read(requests, contents, oids))
+        raise UnkeptError("the snapshot has lost x")
+
+    with empty.store.locked():
+        found = restore_module.plan(empty.store, empty.store.keep("now"), target)
+        monkeypatch.setattr(restore_module, "_read", read_one)
+        failures = restore_module.apply(empty.store, found)
+    assert failures == ["the snapshot has lost x"]
+    assert os.listdir(empty.root) == ["a"]
 
 
 def test_a_write_that_fails_leaves_no_file_behind(empty, monkeypatch):

@@ -62,7 +62,6 @@ from acpterm.pty.linux import ProcStat
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
-from acpterm.undo.terminals import Known
 
 if TYPE_CHECKING:
     from acpterm.host.agent.resumption import Resumption
@@ -438,7 +437,7 @@ class AgentConnection(Access):
         self.creates.add(entry)
         self.terminals.add(entry, launch.program_env)
         if record.is_kept:
-            self.guard.snapshots.note(Known(entry.id, record.created_time, entry.cwd))
+            self.guard.snapshots.note(entry.id, record.created_time, entry.cwd)
         if self._closed:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
         return entry

@@ -23,7 +23,7 @@ refusal by the user has only the user's own words. All other refusals begin with
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final, TypeAlias
@@ -35,7 +35,7 @@ from acpterm.acp.agent_api import CheckRequest
 from acpterm.acp.agent_meta import CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.places import SlurmResources
-from acpterm.config.profiles import Kind, Profile
+from acpterm.config.profiles import Profile
 from acpterm.host.agent.approvals import expire_unclaimed
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.approvals import new_id, to_rpc_error
@@ -52,12 +52,13 @@ from acpterm.host.launch.validation import check_command, check_size
 from acpterm.host.loss_facts import Findings, Judging, LossFacts, Where
 from acpterm.host.policy import settled
 from acpterm.host.sessions.session import Session
-from acpterm.host.snapshots import BUSY, FILES_ONLY
+from acpterm.host.snapshots import BUSY
 from acpterm.host.state.records import RequestId
+from acpterm.host.way_back import Kept
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.approvals import ApprovalError
 from acpterm.policy.judge import deciding
-from acpterm.policy.losses.loss import NO_FINDINGS, Need
+from acpterm.policy.losses.loss import NO_FINDINGS, Finding, Loss, Need
 from acpterm.policy.questions import Answer, Question
 from acpterm.policy.rules import RulesError
 from acpterm.policy.syntax.readers import reader_of
@@ -65,6 +66,7 @@ from acpterm.policy.verdict import Level, Verdict, worst
 from acpterm.policy.verdict import strictest as strictest_decision
 from acpterm.providers.provider import ENGINES, is_place
 from acpterm.runtime.command_line import command_line, find_shell, shell_line
+from acpterm.undo.scan import FILES_ONLY
 
 Params: TypeAlias = CreateTerminalRequest | CheckRequest
 
@@ -236,7 +238,17 @@ def judge(
         provider=used,
         cwd=cwd,
         pending=tuple(dict.fromkeys(pending)),
+        lost=_all_lost([one for _, one in deciding]),
     )
+
+
+def _all_lost(verdicts: Sequence[Verdict]) -> Mapping[Loss, Finding] | None:
+    lost: dict[Loss, Finding] = {}
+    for verdict in verdicts:
+        if verdict.lost is None:
+            return None
+        lost |= verdict.lost
+    return lost
 
 
 def _deciding(params: Params) -> list[str]:
@@ -353,11 +365,12 @@ async def admit(
     if len(command) > COMMAND_CHARS_MAX:
         raise _too_long_to_ask(judgement, len(command))
     is_dangerous = verdict.level == Level.DANGEROUS
-    unkept = None
+    kept, can_undo = Kept(None), False
     if is_dangerous and not judgement.is_harmless:
-        unkept = await connection.guard.snapshots.keep(
-            judgement.cwd, judgement.provider, max_s=_KEEP_MAX_S
-        )
+        snapshots, cwd = connection.guard.snapshots, judgement.cwd
+        kept = await snapshots.keep(cwd, judgement.provider, max_s=_KEEP_MAX_S)
+        home = connection.context.env.get("HOME", "")
+        can_undo = await snapshots.brings_back(judgement.lost, kept, cwd, home)
     timeout_s = profile.dangerous_timeout if is_dangerous else profile.unknown_timeout
     question = Question(
         id=new_id(),
@@ -368,12 +381,12 @@ async def admit(
         command=command,
         directory=judgement.where,
         level=verdict.level,
-        reason=verdict.reason + _way_back(verdict.kind, unkept),
+        reason=verdict.reason + _way_back(kept.why, can_undo=can_undo),
         # An empty prefix would stand for all commands.
         prefix=verdict.prefix or None,
         fingerprint=_fingerprint(connection, params, judgement.cwd),
         asked_time=time.time(),
-        can_undo=_can_undo(verdict.kind, unkept),
+        can_undo=can_undo,
     )
     answer = await _ask(connection, session, judgement, question, timeout_s or None)
     connection.trail.record(
@@ -390,25 +403,20 @@ async def admit(
         raise _refusal(judgement, answer, timeout_s)
 
 
-def _way_back(kind: Kind | None, unkept: str | None) -> str:
+def _way_back(unkept: str | None, *, can_undo: bool) -> str:
     if unkept == BUSY:
         return "; its snapshot for acpterm undo is not complete yet"
     if unkept == FILES_ONLY:
-        return f"; acpterm undo can bring back {unkept}"
+        return f"; acpterm undo can bring back {unkept}" if can_undo else ""
     if unkept:
         return f"; no undo: {unkept}"
-    return "; acpterm undo can bring back its directory" if _can_undo(kind, unkept) else ""
-
-
-def _can_undo(kind: Kind | None, unkept: str | None) -> bool:
-    is_kept = not unkept or (unkept == FILES_ONLY and kind is not Kind.HISTORY)
-    return unkept is not None and is_kept and kind in {None, Kind.WORK, Kind.HISTORY}
+    return "; acpterm undo can bring back all of it" if can_undo else ""
 
 
 async def begin(connection: AgentConnection, judgement: Judgement) -> str | None:
     """Keep the directory of a command that starts now, within 0.3 s.
 
-    Return why there is no way back, "", or None if none is meant.
+    Return why there is no way back, `FILES_ONLY`, "", or None if none is meant.
     """
     if judgement.is_harmless:
         return None

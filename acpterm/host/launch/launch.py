@@ -48,7 +48,7 @@ from acpterm.host.state.records import (
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, excerpt, quote
 from acpterm.keeper.reports import KeeperLostError
-from acpterm.policy.losses.loss import Loss
+from acpterm.policy.losses.loss import Finding, Loss
 from acpterm.policy.verdict import Level, Verdict
 from acpterm.providers.provider import ENGINES, is_place
 from acpterm.pty.limits import NO_LIMITS, RESOURCES, LimitError, ResourceLimits
@@ -108,6 +108,8 @@ class Judgement(NamedTuple):
     cwd: str
     pending: tuple[Loss, ...] = ()
     """Losses of which it has to be found out whether they would happen (`gate.settle`)."""
+    lost: Mapping[Loss, Finding] | None = None
+    """All that a question is about; None if that is not known."""
 
     @property
     def where(self) -> str:

@@ -27,6 +27,7 @@ from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
+from acpterm.undo.scan import FILES_ONLY
 
 RequestId: TypeAlias = int | str
 """The JSON-RPC id of a request that can be recognised when it is repeated: never null."""
@@ -336,8 +337,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     recorded: RecordingRecord | None = None
     """The progress of the recording; None if the recording has ended."""
     unkept: str | None = None
-    """Why `acpterm undo` cannot bring back what was there before the program; "" if it can, and
-    None if it need not."""
+    """Why `acpterm undo` cannot bring back what was there before the program, or only files;
+    "" if it can, and None if it need not."""
     provider: str = "local"
     """The name of the provider that runs the program."""
     isolation: Isolation = "none"
@@ -374,8 +375,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
 
     @property
     def is_kept(self) -> bool:
-        """Whether `acpterm undo` can bring back what was there before the program."""
-        return self.unkept is not None and not self.unkept
+        """Whether `acpterm undo` can bring back what was there before, or its files."""
+        return self.unkept in ("", FILES_ONLY)
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):

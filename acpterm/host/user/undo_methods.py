@@ -85,15 +85,15 @@ async def restore(user: UserConnection, params: UndoRestoreRequest) -> UndoResto
     check_absolute(params.directory)
     words = params.directory, params.to, params.digest
     # The user has not asked for half of it, although the next restore would complete it.
-    done = await _work(_Restored, "restore", *words, shield=True)
-    user.trail.record(
-        "undo",
-        by="user",
-        directory=done.directory,
-        snapshot=params.to,
-        changes=done.changes,
-        failures=len(done.failures),
-    )
+    record = partial(user.trail.record, "undo", by="user", snapshot=params.to)
+    try:
+        done = await _work(_Restored, "restore", *words, shield=True)
+    except RpcError as error:
+        # It may have restored a part.
+        if error.code == INTERNAL_ERROR:
+            record(directory=params.directory, reason=error.message)
+        raise
+    record(directory=done.directory, changes=done.changes, failures=len(done.failures))
     return UndoRestoreResponse(done.failures)
 
 
@@ -107,7 +107,7 @@ def _where(user: UserConnection, params: UndoRequest) -> tuple[str, float | None
     entry = user.resolve(params, Need.READ)
     if is_place(entry.record.provider):
         raise RpcError(INVALID_REQUEST, "only directories of this host are kept")
-    if entry.record.unkept:
+    if entry.record.unkept and not entry.record.is_kept:
         why = f"there is no way back to before this command: {entry.record.unkept}"
         raise RpcError(INVALID_REQUEST, why)
     return entry.cwd, entry.record.created_time

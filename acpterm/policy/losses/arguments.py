@@ -48,9 +48,15 @@ def given_option(texts: Sequence[str], letters: str, names: Sequence[str], value
     return ""
 
 
-def has_option(texts: Sequence[str], letters: str, *names: str) -> bool:
+def has_option(texts: Sequence[str], letters: str, *names: str, values: str = "") -> bool:
     """Return whether one of the short options `letters` or of the long options is given."""
-    return bool(given_option(texts, letters, names))
+    return bool(given_option(texts, letters, names, values))
+
+
+def is_spared(texts: Sequence[str], letters: str, *names: str, values: str = "") -> bool:
+    """Return whether one of these options, with which nothing is lost, is certainly given."""
+    end = texts.index("--") if "--" in texts else len(texts)
+    return has_option(texts[:end], letters, *names, values=values)
 
 
 def _is_long(text: str, names: Sequence[str]) -> bool:

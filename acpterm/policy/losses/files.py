@@ -8,44 +8,48 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from acpterm.config.profiles import Kind
-from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
+from acpterm.policy.losses.arguments import enter, has_option, is_spared, operands_of, value_of
 from acpterm.policy.losses.loss import LINE_CHARS_MAX, THROWS, WORDS_MAX, Loss, Need
 from acpterm.policy.losses.table import listed_paths
 from acpterm.policy.words import UNKNOWN_TEXT
 
 # Programs that change all their operands: the reason, and the options with a value.
 _OPERANDS: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(("rm", "unlink", "trash"), ("deletes {}", "")),
-    "shred": ("destroys {}", "ns"),
+    **dict.fromkeys(("rm", "unlink", "trash", "trash-put"), ("deletes {}", "")),
+    **dict.fromkeys(("shred", "wipe", "scrub"), ("destroys {}", "ns")),
     **dict.fromkeys(("tee", "sponge"), ("overwrites {}", "")),
     **dict.fromkeys((">", ">|", "&>", ">&", "<>"), ("overwrites {}", "")),
-    ">>": ("", ""),
+    **dict.fromkeys((">>", "&>>", "split", "patch"), ("", "")),
     "truncate": ("empties {}", "srI"),
 }
 # Programs that write to the file that an option names.
 _OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "curl": ("o", "--output"),
     "wget": ("O", "--output-document"),
+    "pg_dump": ("f", "--file"),
+    "mysqldump": ("", "--result-file"),
     "sort": ("o", "--output"),
     "ssh-keygen": ("f",),
     "tar": ("f", "--file"),
 }
 _NO_FILES: Final = re.compile(r"-|/dev/.*|/proc/self/fd/.*|&?\d+|")
-_CURL_FILE: Final = re.compile(r"^(?:-[dF])?[\w.-]*=?@([^;]+)|file://(.+)")
+_CURL_FILE: Final = re.compile(r"^[^/@]*@([^;]+)|file://(.+)")
 # What git cannot do without. A lock is none of these.
 _GIT_FILES: Final = re.compile(
     r"(?:^|/)\.git/*(?:/(?:(?:HEAD|ORIG_HEAD|packed-refs|index|\*)|(?:refs|objects|logs)(?:/.*)?))?$"
     r"(?<!\.lock)"
 )
+_SPARED_BY_RSYNC: Final = ("nub", "--dry-run", "--ignore-existing", "--backup", "--update")
 _COPIERS: Final = frozenset(("cp", "mv", "install", "ln"))
 # Modes with which a file in `~/.ssh` stays private.
 _PRIVATE: Final = re.compile(r"0?[67]00|0?[46][04]0|0?[67]44|go[-=]\S*|u\S*|400")
+_AWKS: Final = frozenset(("awk", "gawk", "mawk", "nawk"))
 _EDITORS: Final = {
+    **dict.fromkeys(_AWKS, re.compile("inplace")),
     "sed": re.compile(r"-[a-zA-Z]*i.*|--in-place.*"),
     **dict.fromkeys(("vim", "vi", "nvim", "ex"), re.compile(r"-[a-zA-Z]*s[a-zA-Z]*")),
     **dict.fromkeys(("perl", "ruby"), re.compile(r"-[a-zA-Z0-9]*i\S*")),
 }
-_AWKS: Final = frozenset(("awk", "gawk", "mawk", "nawk"))
 _GREPS: Final = frozenset(
     (*_AWKS, "grep", "egrep", "fgrep", "rg", "ag", "zgrep", "sed", "jq", "yq")
 )
@@ -57,7 +61,7 @@ WRITERS: Final = frozenset(
 )  # fmt: skip
 
 
-def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C901, PLR0911  one for each form
+def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C901, PLR0911, PLR0912  one for each form
     """Return how a program changes files, as a reason, and the files; none for other programs."""
     if row := _OPERANDS.get(name):
         is_added = (name == "tee" and has_option(texts, "a", "--append")) or (
@@ -75,24 +79,35 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
         letter, *names = _OUTPUTS[name]
         output = value_of(texts, letter, *names)
         if name == "tar":
-            is_made = texts and re.match(r"-?\w*c\w*f|-?\w*f\w*c", texts[0])
-            output = (output or "".join(texts[1:2])) if is_made else None
+            is_made = has_option(texts, "c", "--create", values="fCTXIb")
+            is_plain = texts and re.match(r"\w*c\w*f|\w*f\w*c", texts[0])
+            output = "".join(texts[1:2]) if is_plain else output if is_made else None
+        if name == "curl" and has_option(texts, "O", "--remote-name", values="XHdoFuATbeEm"):
+            output = output or next((posixpath.basename(one) for one in texts if "://" in one), "")
         is_kept = (name == "ssh-keygen" and has_option(texts, "lyRFHBLA")) or (
             name == "sort" and output in operands_of(texts, "oktST")
         )
         return "overwrites {}", [output] if output and not is_kept else []
     if name == "uniq":
         return "overwrites {}", operands_of(texts, "fsw")[1:2]
-    if name in ("vim", "vi", "nvim", "ex") and any(one.startswith("%d") for one in texts):
+    if name in ("vim", "vi", "nvim", "ex") and any(
+        one.lstrip("+:").startswith("%d") for one in texts
+    ):
         return "empties {}", operands_of(texts, "cu")
     if name == "dd":
         return "overwrites {}", [one[3:] for one in texts if one.startswith("of=")]
     if name == "ffmpeg":
         return "overwrites {}", texts[-1:] if "-y" in texts else []
     if name in ("scp", "rsync"):
-        last = "".join(operands_of(texts, "eiPp")[1:][-1:])
+        *sources, last = operands_of(texts, "ef" if name == "rsync" else "ciFloPS") or [""]
+        if ":" in last or not sources:
+            return "", []
+        is_kept = name == "rsync" and is_spared(texts, *_SPARED_BY_RSYNC)
+        names = [re.split("[/:]", one)[-1] for one in sources if one[-1:] not in ("/", ".")]
         # Into the home directory: the start-up files.
-        return "", [] if ":" in last else ["~/.profile" if last in ("~", "~/") else last]
+        whole = "~/.profile" if last in ("~", "~/") else last
+        paths = [whole, *(posixpath.join(last, one) for one in names)]
+        return "overwrites {}" if names and not is_kept else "", paths
     if name == "chmod" and not any(map(_PRIVATE.fullmatch, texts)):
         return "", [one for one in operands_of(texts)[1:] if ".ssh" in one]
     return "overwrites {}", _from_script(name, texts)
@@ -107,12 +122,13 @@ def _from_script(name: str, texts: list[str]) -> list[str]:
 
 
 def _copied(name: str, texts: list[str]) -> tuple[str, list[str]]:
-    is_installed = name == "install"
-    if has_option(
-        texts, "bn" if name in ("cp", "mv") else "b", "--no-clobber", "--backup", "--update"
-    ) or (is_installed and has_option(texts, "d")):
+    values = "tSmog" if name == "install" else "tS"
+    letters = "bn" if name in ("cp", "mv") else "b"
+    if is_spared(texts, letters, "--no-clobber", "--backup", "--update", values=values) or (
+        name == "install" and has_option(texts, "d")
+    ):
         return "", []
-    operands = operands_of(texts, "tSmog" if is_installed else "tS")
+    operands = operands_of(texts, values)
     given = value_of(texts, "t", "--target-directory")
     directory = given or "".join(operands[-1:])
     sources = [one for one in operands if one != given] if given else operands[:-1]
@@ -185,7 +201,7 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
         else:
             moved = [one for one in moved[:-1] if _GIT_FILES.search(one)]
             yield from _by_kind("moves {}, which git needs", Need.DELETED, moved, directory)
-    if name in ("cp", "rsync"):
+    if name in ("cp", "patch", "rsync"):
         yield from _copied_over(name, texts, directory)
 
 
@@ -207,16 +223,20 @@ def _by_kind(
 
 
 def _copied_over(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
-    """Yield the loss of copying what is in a directory over another."""
+    """Yield the loss of copying what is in a directory over another, or of taking a patch back."""
+    if name == "patch":
+        if has_option(texts, "R", "--reverse") and not is_spared(texts, "", "--dry-run"):
+            yield Loss(Kind.WORK, THROWS, Need.CHANGED, (".",), directory, is_plain=False)
+        return
     *sources, target = operands_of(texts, "tS" if name != "rsync" else "ef") or [""]
     if name == "rsync":
         is_over = any(one.endswith(("/", "/.")) for one in sources) and ":" not in target
-        is_kept = has_option(texts, "nub", "--dry-run", "--ignore-existing", "--backup", "--update")
+        is_kept = is_spared(texts, *_SPARED_BY_RSYNC)
     else:
         is_over = has_option(texts, "T", "--no-target-directory") or any(
             one.endswith("/.") for one in sources
         )
-        is_kept = not has_option(texts, "raR", "--recursive", "--archive") or has_option(
+        is_kept = not has_option(texts, "raR", "--recursive", "--archive") or is_spared(
             texts, "nub", "--no-clobber", "--backup", "--update"
         )
     if is_over and not is_kept and UNKNOWN_TEXT not in target:
@@ -256,7 +276,7 @@ def _may_match_secret(pattern: str) -> bool:
 def read_losses(  # noqa: C901  one branch for each form
     name: str, texts: list[str], directory: str | None, line: str
 ) -> Iterator[Loss]:
-    if name in _GREPS and has_option(
+    if name in _GREPS and is_spared(
         texts, "qcl" if name.endswith("grep") else "", "--quiet", "--count"
     ):
         return
@@ -276,7 +296,7 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = [
             next(filter(None, match.groups())) for one in texts if (match := _CURL_FILE.search(one))
         ]
-        for option in ("-T", "--upload-file", "--post-file"):
+        for option in ("-T", "--upload-file", "--post-file", "--body-file"):
             paths += [b for a, b in itertools.pairwise(texts) if a == option]
             paths += [one.partition("=")[2] for one in texts if one.startswith(f"{option}=")]
     elif name in ("sed", "awk", "gawk", "mawk", "nawk", "grep", "egrep", "fgrep", "rg", "jq", "yq"):

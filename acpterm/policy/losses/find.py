@@ -34,16 +34,20 @@ _RUN_VALUES: Final = frozenset(
 )
 _DRY: Final = re.compile(r"(?:^| )--?(?:dry-?run(?!=(?:none|false))|help\b)")
 _FED: Final = re.compile(r"\b(?:echo|printf)\b[^|]*|<<.*", re.DOTALL)
-_INTERPRETERS: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php")
+_INTERPRETERS: Final = re.compile(
+    r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php|lua"
+)
 _FORK_BOMB: Final = re.compile(
     r"(?<![\w:.])([\w:.]{1,32})\s{0,4}\(\)\s{0,4}\{[^}]{0,200}?\1\s{0,4}\|\s{0,4}\1\s{0,4}&"
 )
 # The paths that `open(path, "w")` and the like write.
 _PATH: Final = r"\s{0,9}['\"]([^'\"]{1,200})['\"]"
 _WRITTEN: Final = re.compile(
-    rf"open\s{{0,9}}\((?:os\.path\.expanduser\s{{0,9}}\()?{_PATH}\)?\s{{0,9}},\s{{0,9}}['\"][wa]"
-    rf"|(?:write\w*Sync|File\.write)\s{{0,9}}\(?{_PATH}|Path\s{{0,9}}\({_PATH}\)\.write_"
-    r"|open\s{0,9}\(\s{0,9}\w+\s{0,9},\s{0,9}['\"]>\s{0,9}([^'\"]{1,200})"
+    rf"open\s{{0,9}}\((?:os\.path\.expanduser\s{{0,9}}\()?{_PATH}\)?\s{{0,9}},\s{{0,9}}(?:mode=)?['\"][wa]"
+    rf"|(?:write(?:\w{{0,16}}Sync|File)|createWriteStream|file_put_contents|File\.write)\s{{0,9}}\(?{_PATH}"
+    rf"|Path\s{{0,9}}\({_PATH}\)\.(?:write_|open\(['\"]w)"
+    r"|open\s{0,9}\(?(?:my| ){0,9}\$?\w{1,40}\s{0,9},\s{0,9}['\"]>(?:['\"],)?[\s'\"]{0,9}"
+    r"([^'\"]{1,200})"
     r"|(?:os\.(?:rename|replace)|shutil\.(?:copy\w*|move)|copyFileSync|renameSync)"
     rf"\s{{0,9}}\([^,]{{1,200}},{_PATH}"
 )
@@ -80,13 +84,14 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     """Return what a command may lose, the surest first; empty for almost every command."""
     # `directory` is that of the command, seen from the directory of the line; None if not known.
     # `line` is the shell text that has the command.
-    name = command.name
+    # GNU's programs are `gcp` and the like on some machines.
+    name = command.name[command.name in listed_words("prefixed") :]
     if name == "git":
         return git_losses(command.words, directory, line)
     whole = [word.text for word in command.words[1:WORDS_MAX]]
     # Most expressions take time quadratic in the length of what they are searched in.
     texts = [text[:WORD_CHARS_MAX] for text in whole]
-    found = _by_table(command, whole, line)
+    found = _by_table(name, command, whole, line)
     if _INTERPRETERS.fullmatch(name):
         found += _code(command, whole, directory)
     if name in _RUNS:
@@ -98,23 +103,21 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     return found
 
 
-def _by_table(command: SimpleCommand, whole: list[str], line: str) -> list[Loss]:
-    checks = checks_of(command.name)
-    is_sql = command.name in listed_words("sql")
-    if not (checks or is_sql):
+def _by_table(name: str, command: SimpleCommand, whole: list[str], line: str) -> list[Loss]:
+    if not _is_checked(name):
         return []
     arguments = " ".join(" ".join(whole)[:TEXT_CHARS_MAX].split())
-    if _DRY.search(arguments):
+    if _DRY.search(arguments.partition(" -- ")[0]):
         return []
     given = f"{arguments} {command.text}" if command.input == "text" else arguments
     if command.input == "pipe" and (fed := _FED.search(line)):
         given = f"{arguments} {fed[0]}"
-    found = _matching(command.name, given[:LINE_CHARS_MAX])
-    if is_sql:
+    found = _matching(name, given[:LINE_CHARS_MAX])
+    if name in listed_words("sql"):
         # What is in a literal of SQL is no statement.
         text = given[:TEXT_CHARS_MAX]
         found += _matching(
-            "sql", text if command.input == "pipe" else re.sub("'[^']*'", "''", text)
+            "<sql>", text if command.input == "pipe" else re.sub("'[^']*'", "''", text)
         )
     return found
 
@@ -137,7 +140,7 @@ def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> It
     code = "\n".join(texts_of)[:CODE_CHARS_MAX]
     if not code:
         return
-    yield from _matching("code", code)
+    yield from _matching("<code>", code)
     written = tuple(one for found in _WRITTEN.findall(code) for one in found if one)
     if any(map(listed_paths("startup").search, written)):
         yield Loss(Kind.STARTUP, "writes a start-up or key file by its code")
@@ -146,10 +149,14 @@ def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> It
         yield Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, written, directory, is_plain=False)
 
 
+def _is_checked(name: str) -> bool:
+    return bool(checks_of(name)) or name in listed_words("sql")
+
+
 def text_losses(text: str) -> list[Loss] | None:
     """Return the losses of a text that is too long to be parsed; None if that is too long, too."""
     found: list[Loss] = []
-    pieces = {match["command"] for match in _PIECE.finditer(text) if checks_of(match["name"])}
+    pieces = {match["command"] for match in _PIECE.finditer(text) if _is_checked(match["name"])}
     if len(pieces) > _PIECES_MAX:
         return None
     for piece in sorted(pieces):

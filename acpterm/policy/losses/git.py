@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from acpterm.config.profiles import Kind
-from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
+from acpterm.policy.losses.arguments import enter, has_option, is_spared, operands_of, value_of
 from acpterm.policy.losses.files import shown
 from acpterm.policy.losses.loss import (
     LINE_CHARS_MAX,
@@ -21,9 +21,12 @@ from acpterm.policy.losses.table import checks_of, listed_paths, listed_words
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 _Git: TypeAlias = Callable[[list[str]], Iterator[Loss]]
-_VALUES: Final = frozenset(("-C", "-c", "--git-dir", "--work-tree"))
+_VALUES: Final = frozenset(
+    ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source")
+)
 
 
+_KEEPERS: Final = frozenset(("add", "commit", "push", "stash", "tag"))
 _OUTPUT: Final = "--output"
 # What stashes changes before the last command of the line that drops them.
 _STASHED: Final = re.compile(
@@ -39,7 +42,7 @@ def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -
     if (
         len(words) > 1
         and words[1].text in listed_words("git")
-        and not any(word.text.startswith(_OUTPUT) for word in words)
+        and not any(word.text.startswith((_OUTPUT, "-o")) for word in words)
     ):
         return []
     texts = [word.text[:WORD_CHARS_MAX] for word in words[1:WORDS_MAX]]
@@ -49,7 +52,7 @@ def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -
     command, rest = texts[at], texts[at + 1 :]
     if command == "clean" and any("requireforce=false" in one.lower() for one in texts[:at]):
         rest = ["-f", *rest]
-    if output := value_of(rest, "", _OUTPUT):
+    if output := value_of(rest, "o" if command == "archive" else "", _OUTPUT):
         operands = (output,)
         return [Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, operands, directory, False)]
     if find := _GIT.get(command):
@@ -79,6 +82,14 @@ def _just_stashed(
         yield Loss(Kind.WORK, THROWS, need, (), directory, is_plain=False)
 
 
+def moves_branch(words: tuple[Word, ...]) -> bool:
+    """Return whether a command may move a branch or HEAD, other than forward."""
+    first, second = (*(word.text for word in words[:2]), "")[:2]
+    is_git = first.rpartition("/")[2] in ("git", "gh", "glab")
+    is_kept = second in _KEEPERS and not any(word.text in ("--amend", "branch") for word in words)
+    return is_git and second not in listed_words("git") and not is_kept
+
+
 def _skip_options(texts: list[str], directory: str | None) -> tuple[int, str | None]:
     """Return where the command of git is in `texts`, and the directory in which it runs."""
     at = 0
@@ -106,8 +117,11 @@ def _thrown(
 def _moved(name: str, *target: str) -> Loss:
     """Return the loss of moving a branch to a commit, or to HEAD."""
     reason = "moves {}, whose commits may be lost"
-    operands = (name, next((one for one in target if one != name), "HEAD"))
-    return Loss(Kind.HISTORY, reason, Need.MOVED, operands, is_plain=False)
+    commit = next((one for one in target if one != name), "HEAD")
+    # A merge base or the like may be anywhere.
+    operands = (name,) if ".." in commit else (name, "@{-1}" if commit == "-" else commit)
+    need = Need.MOVED if len(operands) > 1 else Need.BRANCH
+    return Loss(Kind.HISTORY, reason, need, operands, is_plain=False)
 
 
 def _rewritten(*upstream: str) -> Loss:
@@ -124,12 +138,14 @@ def _checkout(rest: list[str]) -> Iterator[Loss]:
         yield _thrown(Need.RESET, [])
     if created := value_of(rest, "B"):
         yield _moved(created, *operands)
-    if is_forced or has_option(rest, "p", "--patch"):
+    if is_forced or is_spared(rest, "p", "--patch", values="bB"):
         return
-    if "--" in rest:
+    if has_option(rest, "", "--pathspec-from-file"):
+        yield _thrown(Need.RESET, [], "")
+    elif "--" in rest:
         if paths := rest[rest.index("--") + 1 :]:
             yield _thrown(Need.RESET, paths, "") if operands else _thrown(Need.CHANGED, paths)
-    elif operands and not has_option(rest, "bBt", "--orphan", "--track", "--detach"):
+    elif operands and not is_spared(rest, "bBt", "--orphan", "--track", "--detach"):
         is_path = operands[0] in (".", ":/", "*") or operands[0].startswith(("./", "../", ":"))
         if len(operands) > 1 and not is_path:
             # The first may be a branch.
@@ -138,19 +154,25 @@ def _checkout(rest: list[str]) -> Iterator[Loss]:
 
 
 def _restore(rest: list[str]) -> Iterator[Loss]:
-    is_staged, is_worktree = has_option(rest, "S", "--staged"), has_option(rest, "W", "--worktree")
-    if has_option(rest, "p", "--patch") or (is_staged and not is_worktree):
+    is_staged = is_spared(rest, "S", "--staged", values="s")
+    if is_spared(rest, "p", "--patch", values="s") or (
+        is_staged and not has_option(rest, "W", "--worktree")
+    ):
         return
-    paths = operands_of(rest, "s")
+    is_listed = has_option(rest, "", "--pathspec-from-file")
+    paths = [] if is_listed else operands_of(rest, "s")
     if is_staged or has_option(rest, "s", "--source"):
         yield _thrown(Need.RESET, paths, "")
-    elif paths:
+    elif paths or is_listed:
         yield _thrown(Need.CHANGED, paths)
 
 
 def _reset(rest: list[str]) -> Iterator[Loss]:
     commit = next((one for one in operands_of(rest) if UNKNOWN_TEXT not in one), "")
-    if has_option(rest, "", "--hard", "--merge"):
+    if has_option(rest, "", "--keep"):
+        # Changes are kept.
+        yield _thrown(Need.RESET, [":(exclude,top)*"], commit, is_plain=False)
+    elif has_option(rest, "", "--hard", "--merge"):
         yield _thrown(Need.RESET, [], commit or None)
     elif re.match(r"(?:HEAD)?[~^@]|HEAD$", commit) or (
         commit and has_option(rest, "", "--soft", "--mixed")
@@ -159,7 +181,8 @@ def _reset(rest: list[str]) -> Iterator[Loss]:
 
 
 def _clean(rest: list[str]) -> Iterator[Loss]:
-    if has_option(rest, "ni", "--dry-run", "--interactive") or not has_option(rest, "f", "--force"):
+    is_shown = is_spared(rest, "ni", "--dry-run", "--interactive", values="e")
+    if is_shown or not has_option(rest, "f", "--force"):
         return
     # With -q, `git clean -n` prints nothing.
     words = (re.sub("[fq]", "", one) if re.fullmatch(r"-[a-zA-Z]+", one) else one for one in rest)
@@ -184,25 +207,26 @@ def _switch(rest: list[str]) -> Iterator[Loss]:
 
 
 def _branch(rest: list[str]) -> Iterator[Loss]:
-    if has_option(rest, "r", "--remotes"):
+    if is_spared(rest, "r", "--remotes", values="u"):
         return
     operands = tuple("*" if UNKNOWN_TEXT in one else one for one in operands_of(rest, "u"))
     is_forced = has_option(rest, "f", "--force")
     if has_option(rest, "D") or (is_forced and has_option(rest, "d", "--delete")):
         yield Loss(Kind.HISTORY, "deletes commits of {}", Need.BRANCH, operands)
     elif operands and (is_forced or has_option(rest, "MC")):
-        yield _moved(*(operands[::-1] if has_option(rest, "mMcC") else operands))
+        is_renamed = has_option(rest, "mMcC", "--move", "--copy")
+        yield _moved(*(operands[::-1] if is_renamed else operands))
 
 
 def _tag(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "df", "--delete", "--force"):
-        operands = operands_of(rest, "mFu")
+        operands = ["*" if UNKNOWN_TEXT in one else one for one in operands_of(rest, "mFu")]
         names = tuple(operands if has_option(rest, "d", "--delete") else operands[:1])
         yield Loss(Kind.HISTORY, "deletes {}", Need.TAG, names)
 
 
 def _push(rest: list[str]) -> Iterator[Loss]:
-    if has_option(rest, "n", "--dry-run"):
+    if is_spared(rest, "n", "--dry-run", values="o"):
         return
     remote_and, *names = operands_of(rest, "o") or [""]
     if has_option(rest, "d", "--delete", "--mirror", "--prune") or any(
@@ -221,7 +245,7 @@ def _push(rest: list[str]) -> Iterator[Loss]:
 
 
 def _commit(rest: list[str]) -> Iterator[Loss]:
-    if has_option(rest, "", "--amend") and not has_option(rest, "", "--dry-run"):
+    if has_option(rest, "", "--amend") and not is_spared(rest, "", "--dry-run", values="mFCct"):
         yield _rewritten()
 
 
@@ -232,7 +256,7 @@ def _aborted(rest: list[str]) -> Iterator[Loss]:
 
 
 def _add(rest: list[str]) -> Iterator[Loss]:
-    if has_option(rest, "f", "--force") and not has_option(rest, "n", "--dry-run"):
+    if has_option(rest, "f", "--force") and not is_spared(rest, "n", "--dry-run"):
         for path in operands_of(rest):
             if listed_paths("secret").search(posixpath.normpath(path)):
                 yield Loss(Kind.SECRETS, f"adds {shown(path)}, which has secrets")
@@ -241,7 +265,7 @@ def _add(rest: list[str]) -> Iterator[Loss]:
 
 def _rebase(rest: list[str]) -> Iterator[Loss]:
     yield from _aborted(rest)
-    if not has_option(
+    if not is_spared(
         rest, "", "--abort", "--continue", "--skip", "--quit", "--edit-todo", "--show-current-patch"
     ):
         operands = operands_of(rest, "sXxC")
@@ -258,12 +282,12 @@ def _pull(rest: list[str]) -> Iterator[Loss]:
 
 def _forced(rest: list[str]) -> Iterator[Loss]:
     """Yield the loss of `git rm -f` and `git checkout-index -f`."""
-    if has_option(rest, "f", "--force") and not has_option(rest, "", "--dry-run", "--cached"):
+    if has_option(rest, "f", "--force") and not is_spared(rest, "", "--dry-run", "--cached"):
         yield _thrown(Need.RESET, operands_of(rest), "")
 
 
 def _config(rest: list[str]) -> Iterator[Loss]:
-    is_query = has_option(
+    is_query = is_spared(
         rest, "l", "--get", "--get-all", "--get-regexp", "--list", "--get-urlmatch",
         "--show-origin", "--unset", "--unset-all",
     )  # fmt: skip
@@ -279,12 +303,12 @@ def _config(rest: list[str]) -> Iterator[Loss]:
 
 
 def _read_tree(rest: list[str]) -> Iterator[Loss]:
-    if has_option(rest, "", "--reset") and not has_option(rest, "n", "--dry-run"):
+    if has_option(rest, "", "--reset") and not is_spared(rest, "n", "--dry-run"):
         yield _thrown(Need.RESET, [])
 
 
 def _apply(rest: list[str]) -> Iterator[Loss]:
-    if has_option(rest, "R", "--reverse") and not has_option(
+    if has_option(rest, "R", "--reverse") and not is_spared(
         rest, "", "--check", "--stat", "--cached"
     ):
         yield _thrown(Need.CHANGED, [], is_plain=False)

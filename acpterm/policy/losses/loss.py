@@ -65,6 +65,14 @@ class Loss(NamedTuple):
     is_plain: bool = True
     """Whether the loss counts where the fact cannot be found out: the words say enough."""
 
+    def after_moves(self) -> "Loss":
+        """Return the loss where HEAD and branches are no longer where the facts say."""
+        if self.need not in (Need.BRANCH, Need.MOVED):
+            return self
+        names = self.operands[: 1 if self.need is Need.MOVED else None]
+        operands = tuple("*" if "@{" in one else one for one in names)
+        return self._replace(need=Need.BRANCH, operands=operands)
+
     def text(self, names: Sequence[str] | None) -> str:
         """Return the reason, with the names of what is lost; None if they are not known."""
         noun = NOUNS.get(self.need, "files")

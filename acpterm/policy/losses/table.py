@@ -1,8 +1,9 @@
 """Reads the tables: what commands lose by their words, and the names of files and programs.
 
 `commands.tsv`: programs; kind; reason; what their arguments, joined by spaces, begin with, where
-`<options>` is `_OPTIONS`. `code` is the code of any interpreter, `sql` what a client of a database
-is given. `names.tsv`: list; the place in which a path counts; patterns of paths, or words.
+`<options>` is `_OPTIONS` and `<local>` is `_LOCAL`. `<code>` is the code of any interpreter, and
+`<sql>` what a client of a database is given. `names.tsv`: list; the place in which a path counts;
+patterns of paths, or words.
 """
 
 import functools
@@ -16,6 +17,11 @@ import msgspec
 from acpterm.config.profiles import Kind
 
 _OPTIONS: Final = r"(?:-\S+ (?:[^-\s]\S* )??)*"
+# The address of a request to this machine, and no other.
+_LOCAL: Final = r"(?!.*https?://(?!<here>)).*(?:^| )<here>".replace(
+    "<here>",
+    r"(?:\w+://)?(?:[^/ @]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)(?![\w.-])",
+)
 _PLACES: Final = {
     "anywhere": r"(?:^|[/:=@])",
     "home": r"^(?:~[\w-]*|/home/[^/]+|/root|/Users/[^/]+)/",
@@ -40,13 +46,17 @@ def _rows() -> dict[str, list[_Row]]:
     return found
 
 
-@functools.lru_cache(1024)
 def checks_of(program: str) -> Sequence[Check]:
     """Return what the arguments of a program may begin with, and what they lose then."""
-    return [
-        (re.compile(pattern.replace("<options>", _OPTIONS), re.DOTALL), kind, reason)
-        for _, kind, reason, pattern in _rows().get(program, ())
-    ]
+    return [_check(row) for row in _rows().get(program, ())]
+
+
+# Not by the programs' names: those in no row have any length.
+@functools.cache
+def _check(row: _Row) -> Check:
+    _, kind, reason, pattern = row
+    pattern = pattern.replace("<options>", _OPTIONS).replace("<local>", _LOCAL)
+    return re.compile(pattern, re.DOTALL), kind, reason
 
 
 @functools.cache

@@ -103,14 +103,18 @@ def _has_own_command(command: SimpleCommand) -> bool:
 
 def _runner(command: SimpleCommand) -> Unwrapped:
     words = command.words
-    if command.name not in ("npx", "bunx", "uvx") and not any(
+    is_runner = command.name in ("npx", "bunx", "uvx") or any(
         _RUNNER_WORDS.fullmatch(word.text) for word in words[1:4]
-    ):
+    )
+    if not is_runner and command.name not in ("pnpm", "yarn"):
         return NOTHING
     # Only the first two operands can begin the command: later ones are its arguments.
     operands = [at for at, word in enumerate(words) if at and word.text[:1] not in ("-", "")][:2]
     if command.name in ("npx", "bunx", "uvx") and operands[:1] == [1]:
         operands = [1]
+    if not is_runner:
+        # What is no command of their own is a program of the project.
+        operands = [at for at in operands[:1] if words[at].text not in ("rm", "unlink", "install")]
     if command.name in ("npm", "pnpm") and operands and words[operands[0]].text == "run":
         operands = []  # The name of a script follows, not a command.
     found = [Inner(words[at:], None, "suspected", command.input) for at in operands]

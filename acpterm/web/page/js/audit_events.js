@@ -19,7 +19,7 @@ export const EVENTS = {
   untoken: {},
   login: {},
   logout: {},
-  undo: {"words": "{directory}  to {snapshot}  ({changes}, {failures})", "colour": "yellow"},
+  undo: {"words": "{directory}  to {snapshot}  ({changes}, {failures})  {reason}", "colour": "yellow"},
   gap: {"words": "{lost} lost from {from} to {to}: {reason}", "colour": "yellow"},
 };
 
