@@ -16,6 +16,7 @@ from acpterm.jsonrpc import Id
 class Envelope(Struct, frozen=True):
     """The outer members of a message; a member that the message lacks is `UNSET`."""
 
+    jsonrpc: Raw | UnsetType = UNSET
     # `float` because JSON has one number type: 1.0 is the same id as 1.
     id: int | float | str | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
@@ -30,6 +31,12 @@ class Envelope(Struct, frozen=True):
         The id may be a number that JSON-RPC advises against, such as 1.5.
         """
         return None if isinstance(self.id, UnsetType) else cast("Id", self.id)
+
+    @property
+    def is_message(self) -> bool:
+        """Whether this is a message at all, and not such as {"level":"info","id":1}."""
+        is_json_rpc = isinstance(self.jsonrpc, Raw) and bytes(self.jsonrpc) == b'"2.0"'
+        return is_json_rpc and (self.method is not UNSET or self.id is not UNSET)
 
     @property
     def is_request(self) -> bool:

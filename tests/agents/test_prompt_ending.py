@@ -133,7 +133,8 @@ async def test_other_protocol_version_is_an_error(tmp_path):
 async def test_agent_that_refuses_the_version_is_said_to_speak_its_own(tmp_path):
     data = {"requested": 1, "supported": [2, 3]}
     error = {"code": -32022, "message": "Unsupported protocol version", "data": data}
-    code = f"scripted.ANSWERS['initialize'] = lambda i, _: scripted.send({{'id': i, 'error': {error}}})"
+    answer = f"{{'id': i, 'error': {error}}}"
+    code = f"scripted.ANSWERS['initialize'] = lambda i, _: scripted.send({answer})"
     status, run = await prompted(tmp_path, say("hi"), agent=agent_with(tmp_path, code))
     assert status == 1
     assert "the agent speaks version 2 and 3 of the Agent Client Protocol alone" in run.err

@@ -289,7 +289,7 @@ class AcpClient:
             fs=files,
             terminal=True,
             session={"notices": {}, "compaction": {}},
-            meta={**EXTENSIONS_META, "terminal_output": True}
+            meta={**EXTENSIONS_META, "terminal_output": True},
         )
         params = {
             "protocolVersion": 1,

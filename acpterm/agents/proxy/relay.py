@@ -23,9 +23,9 @@ side slows the other, and memory stays bounded.
 sends an error response, with the reason, for each of them.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
-import structlog
 import trio
 from msgspec import UNSET, Raw
 
@@ -45,12 +45,14 @@ from acpterm.agents.terminals import HOST_METHODS, SessionTerminals
 from acpterm.agents.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
-    INVALID_REQUEST,
     Id,
+    InvalidMessage,
     LineSplitter,
     Oversized,
     RpcError,
+    decode,
     encode_error,
+    encode_notification,
     encode_request,
     encode_response,
     replace_lone_surrogates,
@@ -63,15 +65,18 @@ _CREATING: Final = ("session/new", "session/fork")
 _OPENING: Final = (*_CREATING, "session/load", "session/resume")
 _CLOSING: Final = ("session/close", "session/delete")
 
-_log = structlog.get_logger("acpterm.lines")
-
 
 class LineReader:
-    """Reads lines of at most `max_line` bytes; log messages call the sender `peer`."""
+    """Reads lines of at most `max_line` bytes; drops longer ones after passing on their size."""
 
-    def __init__(self, stream: trio.abc.ReceiveStream, peer: str, max_line: int) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.ReceiveStream,
+        max_line: int,
+        on_oversized: Callable[[int], None],
+    ) -> None:
         self._stream = stream
-        self._peer = peer
+        self._on_oversized = on_oversized
         self._splitter = LineSplitter(max_line)
 
     async def read(self) -> list[bytes] | None:
@@ -80,17 +85,14 @@ class LineReader:
             data = await self._stream.receive_some(_CHUNK)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return None
-        if not data:
-            # If the peer exited abruptly, the last line lacks its newline: return the line anyway.
-            rest = self._splitter.close()
-            return [rest] if rest else None
         lines = []
-        for line in self._splitter.feed(data):
+        # If the peer exited abruptly, its last line lacks its newline.
+        for line in self._splitter.feed(data or b"\n"):
             if isinstance(line, Oversized):
-                _log.error("message too long, dropped", peer=self._peer, bytes=line.size)
+                self._on_oversized(line.size)
             else:
                 lines.append(line)
-        return lines
+        return lines if data else lines or None
 
 
 class Relay:
@@ -124,6 +126,12 @@ class Relay:
             editor_capabilities, settings, ours=self._ours, follow=self._follow
         )
         self._is_v2 = False
+        self._process = hosted.agent
+        self._shows_notices = editor_capabilities.shows_notices
+        self._session: str | None = None
+        # The kinds of the agent's output that is no message, of which the user was told.
+        self._told: set[str] = set()
+        self._notices: list[str] = []
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
         self._changed: Final = trio.lowlevel.ParkingLot()
         self._sockets = hosted.sockets
@@ -223,6 +231,9 @@ class Relay:
         if message is EMPTY:
             # Parse it leniently, only to route it: the line is still passed on as received.
             message = parse_envelope(replace_lone_surrogates(line))
+        if not message.is_message:
+            self._drop(line)
+            return
         opened: str | None = None
         if message.is_response:
             opened = await self._handle_response(message)
@@ -236,21 +247,62 @@ class Relay:
             self._to_editor(before)
             if params is not None:
                 line = encode_request(message.key, "session/request_permission", params)
-        elif self._pass_to_host(line, message):
+        elif self._pass_to_host(message):
             return
         self._to_editor([line])
-        if opened is not None and self._chat is not None and not self._is_v2:
-            self._chat.announce(opened)
+        if opened is not None:
+            self._session = opened
+            self._send_notices()
+            if self._chat is not None and not self._is_v2:
+                self._chat.announce(opened)
 
-    def _pass_to_host(self, line: bytes, message: Envelope) -> bool:
+    def on_oversized(self, size: int) -> None:
+        """Report a message of the agent that was dropped because of its size, in bytes."""
+        line = f"[a message of {size} bytes was dropped: see max_message_bytes]"
+        self._log.write("agent->proxy", line.encode())
+        self._process.add_stray(line.encode())
+        self._tell("too long", line.strip("[]"))
+
+    def _drop(self, line: bytes) -> None:
+        """Keep a line that is no message from the editor; fail the request that it belongs to."""
+        self._process.add_stray(line)
+        try:
+            decode(line)
+        except InvalidMessage as error:
+            self._tell(str(error.code), error.message)
+            if error.id is None:
+                return
+            if not error.is_response:
+                self._to_agent(encode_error(error.id, error))
+            elif self._pending.pop(error.id, None):
+                self._to_editor([encode_error(error.id, error)])
+
+    def _tell(self, kind: str, what: str) -> None:
+        """Tell the user what the agent wrote on stdout, once for each kind."""
+        if kind not in self._told:
+            self._told.add(kind)
+            self._process.report(f"acpterm: no message of the agent: {what}".encode())
+            self._notices.append(what)
+            self._send_notices()
+
+    def _send_notices(self) -> None:
+        if self._session is None or not (self._shows_notices or self._is_v2):
+            return
+        notices, self._notices = self._notices, []
+        for what in notices:
+            update = {
+                "sessionUpdate": "notice",
+                "severity": "warning",
+                "title": "The agent has printed on stdout what is no message",
+                "description": what,
+            }
+            params = {"sessionId": self._session, "update": update}
+            self._to_editor([encode_notification(SESSION_UPDATE, params)])
+
+    def _pass_to_host(self, message: Envelope) -> bool:
         """Pass a message of the agent on to the host; return whether it is for the host."""
         if self._terminals is None or not self._ours:
             return False
-        if message is EMPTY and text(members(Raw(line)).get("method")) in HOST_METHODS:
-            expected = "its id must be a number, a string or null"
-            error = RpcError(INVALID_REQUEST, f"the message is no request: {expected}")
-            self._to_agent(encode_error(None, error))
-            return True
         method = message.method
         if method in HOST_METHODS and message.is_request and isinstance(method, str):
             self._terminals.request(message.key, method, message.params)
