@@ -12,7 +12,7 @@ from acpterm.acp import agent, initialize, session, terminal
 from acpterm.acp.lenient import decode, fields_of
 from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
 from acpterm.jsonrpc import RpcError
-from tests.acp.validate import DEFS, V2_DEFS, definition_of
+from tests.acp.validate import DEFS, V2_DEFS, definition_of, sample
 from tests.support.cases import each_case
 
 MODELS = [
@@ -103,20 +103,6 @@ def accepts(name: str, member: str, value: Any) -> bool:
         or (bool(schema.get(ON_NULL)) and value is None)
         or validator(name, member).is_valid(value)
     )
-
-
-def sample(schema: dict[str, Any]) -> Any:
-    """Return a valid value, with the members that are required."""
-    if "$ref" in schema:
-        return sample(DEFS[schema["$ref"].split("/")[-1]])
-    for some in ("allOf", "anyOf", "oneOf"):
-        if some in schema:
-            return sample(schema[some][0])
-    if "const" in schema:
-        return schema["const"]
-    if schema["type"] == "object":
-        return {name: sample(schema["properties"][name]) for name in schema.get("required", ())}
-    return {"string": "s", "integer": 1, "boolean": True, "array": []}[schema["type"]]
 
 
 @each_case(("model", "name"), MODELS)

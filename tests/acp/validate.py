@@ -6,6 +6,7 @@ methods that start with ``_``.
 
 import functools
 import json
+import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,24 @@ def definition_of(method: str, suffix: str) -> str:
     found = [n for n, d in DEFS.items() if d.get("x-method") == method and n.endswith(suffix)]
     assert len(found) == 1, f"ACP v1 has no {suffix.lower()} for {method}"
     return found[0]
+
+
+def sample(schema: dict[str, Any]) -> Any:
+    """Return a valid value, with the members that are required."""
+    if "$ref" in schema:
+        return sample(DEFS[schema["$ref"].split("/")[-1]])
+    both = [sample(part) for part in schema.get("allOf", ())]
+    for some in ("anyOf", "oneOf"):
+        both += [sample(schema[some][0])] if some in schema else []
+    if "const" in schema:
+        return schema["const"]
+    required = schema.get("required", ())
+    if "properties" in schema:
+        own = {name: sample(schema["properties"][name]) for name in required}
+        return functools.reduce(operator.or_, both, own)
+    if both:
+        return both[0]
+    return {"string": "s", "integer": 1, "boolean": True, "array": [], "object": {}}[schema["type"]]
 
 
 def _check(name: str, value: Any, message: dict[str, Any]) -> None:

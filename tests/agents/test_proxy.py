@@ -15,7 +15,7 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.link import daemon
 from acpterm.runtime.unix_socket import PeerCredentials
-from tests.acp.validate import validate_sent
+from tests.acp.validate import DEFS, sample, validate_sent
 from tests.support.depth import DEADLINE_S
 from tests.support.editor import (
     AGENT,
@@ -187,6 +187,21 @@ async def test_end_of_a_message_without_end_is_told():
     ) as editor:
         with pytest.raises(RpcError, match="a message of 150000 bytes was dropped"):
             await editor.request("initialize", {})
+
+
+KINDS = [sample(kind) for kind in DEFS["SessionUpdate"]["oneOf"]]
+
+
+@pytest.mark.parametrize("update", KINDS, ids=[kind["sessionUpdate"] for kind in KINDS])
+async def test_each_kind_of_update_of_the_schema_passes_unchanged(update):
+    if update["sessionUpdate"].startswith("tool_call"):
+        update |= {"name": "list_files"}
+    line = {"jsonrpc": "2.0", "method": UPDATE, "params": {"sessionId": "s1", "update": update}}
+    async with proxied(chat=False) as editor:
+        await editor.open("/tmp")
+        await editor.prompt(stray(json.dumps(line)))
+        assert json.dumps(line).encode() in editor.lines
+        valid(editor)
 
 
 async def test_notifications_pass_in_order_before_the_response_that_follows():
