@@ -55,15 +55,20 @@ from acpterm.jsonrpc import (
     encode_notification,
     encode_request,
     encode_response,
+    excerpt,
     replace_lone_surrogates,
 )
 from acpterm.link.session import Response
+from acpterm.runtime.sanitize import strip_controls
 from acpterm.runtime.send_queue import SendQueue
 
 _CHUNK: Final = 64 * 1024
 _CREATING: Final = ("session/new", "session/fork")
 _OPENING: Final = (*_CREATING, "session/load", "session/resume")
 _CLOSING: Final = ("session/close", "session/delete")
+_STRAY: Final = "The agent has printed what is no message on its stdout"
+# Bytes of such a line in which a text for the user is looked for.
+_TOLD_BYTES: Final = 1000
 
 
 class LineReader:
@@ -258,10 +263,10 @@ class Relay:
 
     def on_oversized(self, size: int) -> None:
         """Report a message of the agent that was dropped because of its size, in bytes."""
-        line = f"[a message of {size} bytes was dropped: see max_message_bytes]"
-        self._log.write("agent->proxy", line.encode())
-        self._process.add_stray(line.encode())
-        self._tell("too long", line.strip("[]"))
+        what = f"a message of {size} bytes was dropped: see max_message_bytes"
+        self._log.write("agent->proxy", what.encode())
+        self._process.add_stray(what.encode())
+        self._tell("too long", what)
 
     def _drop(self, line: bytes) -> None:
         """Keep a line that is no message from the editor; fail the request that it belongs to."""
@@ -269,7 +274,7 @@ class Relay:
         try:
             decode(line)
         except InvalidMessage as error:
-            self._tell(str(error.code), error.message)
+            self._tell(str(error.code), strip_controls(line[:_TOLD_BYTES].decode(errors="replace")))
             if error.id is None:
                 return
             if not error.is_response:
@@ -281,8 +286,8 @@ class Relay:
         """Tell the user what the agent wrote on stdout, once for each kind."""
         if kind not in self._told:
             self._told.add(kind)
-            self._process.report(f"acpterm: no message of the agent: {what}".encode())
-            self._notices.append(what)
+            self._process.report(f"acpterm: {_STRAY}: {excerpt(what)}".encode())
+            self._notices.append(excerpt(what))
             self._send_notices()
 
     def _send_notices(self) -> None:
@@ -293,7 +298,7 @@ class Relay:
             update = {
                 "sessionUpdate": "notice",
                 "severity": "warning",
-                "title": "The agent has printed on stdout what is no message",
+                "title": _STRAY,
                 "description": what,
             }
             params = {"sessionId": self._session, "update": update}
