@@ -92,11 +92,11 @@ class TerminalInfo(Wire):
     there. `host` is the name of the host that the program runs on; it is absent if that is this
     host. `level` is the level of an agent's command: `safe`, `unknown` or `dangerous`; it is null
     for a command of the user. `loss` says what the command was judged to lose: its kind, and the
-    names; it is absent if that is nothing. `can_undo` is true if ``acpterm undo`` can bring
-    back what was there before the command; `unkept` says why it cannot, or, if `can_undo` is true,
-    that it brings back only files. `hides_input` is true while a line is entered without echo, as a
-    password is. `unenforced_limits` has a sentence about each limit that was set but cannot be
-    enforced here. `stopped` is sent while a program is stopped. `background` and
+    names; it is absent if that is nothing. `is_kept` is true if ``acpterm undo`` can bring its
+    directory back to what it was before the command; `unkept` says why it cannot, or, if `is_kept`
+    is true, that it brings back only files. `hides_input` is true while a line is entered without
+    echo, as a password is. `unenforced_limits` has a sentence about each limit that was set but
+    cannot be enforced here. `stopped` is sent while a program is stopped. `background` and
     `background_omitted` are what the program has left running, as in the exit status that agents
     get. `promoted_by` is who has given an agent's terminal to the user.
     """
@@ -130,7 +130,7 @@ class TerminalInfo(Wire):
     level: str | None = None
     loss: str | UnsetType = UNSET
     unkept: str | UnsetType = UNSET
-    can_undo: bool | UnsetType = UNSET
+    is_kept: bool | UnsetType = UNSET
     unenforced_limits: list[str] | UnsetType = UNSET
     hides_input: bool = False
     stopped: StoppedProgram | UnsetType = UNSET

@@ -182,7 +182,7 @@ CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
 
 def question_options(info: ApprovalInfo) -> list[PermissionOption]:
     shown = "this command"
-    back = " (acpterm undo brings the files back)" if info.can_undo else ""
+    back = " (acpterm undo can bring back all of it)" if info.can_undo else ""
     options = [PermissionOption("allow_once", f"Allow once{back}", "allow_once")]
     if info.prefix is not None:
         prefix = command_line(info.prefix[0], info.prefix[1:])

@@ -93,8 +93,8 @@ def _judged(info: TerminalInfo) -> Iterator[tuple[str, str]]:
     if info.loss is not UNSET:
         yield "loses", info.loss
     unkept = "" if info.unkept is UNSET else f": {summary_line(info.unkept)}"
-    if info.can_undo is True:
-        yield "undo", f"acpterm undo {summary_line(info.terminal_id)}{unkept}"
+    if info.is_kept is True:
+        yield "undo", f"of its directory: acpterm undo {summary_line(info.terminal_id)}{unkept}"
     elif unkept:
         yield "undo", f"not to before this command{unkept}"
 

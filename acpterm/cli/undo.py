@@ -219,7 +219,7 @@ def _when(when: str | None, stores: str, daemon: ChosenDaemon) -> tuple[str | No
     info = info or daemon.request("terminal/get", GetRequest(when), TerminalInfo)
     if isinstance(info.host, str):
         fail(f"terminal {when!r} runs on {info.host}: only directories of this host are kept")
-    if info.unkept is not UNSET and info.can_undo is not True:
+    if info.unkept is not UNSET and info.is_kept is not True:
         fail(
             f"there is no way back to before the command of {when!r}: {info.unkept}; earlier "
             "snapshots: acpterm undo --list"

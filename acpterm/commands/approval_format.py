@@ -73,7 +73,7 @@ def keys_line(info: ApprovalInfo) -> str:
     always = (
         "" if info.prefix is None else f", a always allows {summary_line(' '.join(info.prefix))}"
     )
-    back = " (acpterm undo brings the files back)" if info.can_undo else ""
+    back = " (acpterm undo can bring back all of it)" if info.can_undo else ""
     return f"\a          {short_id(info.approval_id)}: y allows{back}, n refuses{always}"
 
 

@@ -69,7 +69,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         level=entry.record.level,
         loss=UNSET if entry.record.loss is None else entry.record.loss,
         unkept=entry.record.unkept or UNSET,
-        can_undo=entry.record.is_kept or UNSET,
+        is_kept=entry.record.is_kept or UNSET,
         unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
         hides_input=terminal.hides_input,
         stopped=stopped_info(waiting.stopped),

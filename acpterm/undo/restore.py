@@ -360,9 +360,8 @@ def _is_held(root: str) -> bool:
 
 def _may_hold(pid: int, lock: str, root: str) -> bool:
     # git closes the lock while its editor runs; other programs keep it open.
-    program = b"".join(processes.arguments_of(pid)[:1])
-    name = os.path.basename(program)
-    if name == b"git" or name.startswith(b"git-"):
+    program = os.path.basename(b"".join(processes.arguments_of(pid)[:1]))
+    if program == b"git" or program.startswith(b"git-"):
         try:
             place = os.readlink(f"/proc/{pid}/cwd")
         except OSError:

@@ -66,9 +66,9 @@ def test_prefix_of_the_option_for_always_lacks_its_middle():
 
 
 @pytest.mark.parametrize("can_undo", [True, False])
-def test_answer_that_allows_says_whether_the_files_come_back(can_undo):
+def test_answer_that_allows_says_whether_all_comes_back(can_undo):
     info = msgspec.structs.replace(INFO, can_undo=can_undo)
-    back = " (acpterm undo brings the files back)" if can_undo else ""
+    back = " (acpterm undo can bring back all of it)" if can_undo else ""
     options = [option.name for option in question_options(info)]
     assert options[0] == f"Allow once{back}"
     assert not any("undo" in name for name in options[1:])

@@ -267,7 +267,7 @@ async def test_a_released_terminal_is_undone_as_long_as_its_snapshot_exists(
                 if "not to before this command" not in out:
                     break
                 (project / "a.py").write_text("one\n")
-        assert f"undo            acpterm undo {lost}\n" in out
+        assert f"undo            of its directory: acpterm undo {lost}\n" in out
         await agent.release(lost)
         status, _, err = await run(path, "undo", lost.removeprefix("term_"), "--yes", **state)
     assert (status, err) == (0, "")
@@ -298,7 +298,7 @@ async def test_a_terminal_in_a_linked_worktree_has_a_way_back_for_files_only(
                 _, out, _ = await run(path, "inspect", lost, **state)
                 if "not to before this command" not in out:
                     break
-        assert f"undo            acpterm undo {lost}: {FILES_ONLY}\n" in out
+        assert f"undo            of its directory: acpterm undo {lost}: {FILES_ONLY}\n" in out
         status, out, err = await run(path, "undo", lost, "--yes", **state)
     assert (status, err) == (0, "")
     assert "only files are restored" in out
@@ -476,7 +476,8 @@ async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkey
         ("", False, ""),
         (None, False, ""),
         ("no git", False, "; no undo: no git"),
-        (FILES_ONLY, True, f"; acpterm undo can bring back {FILES_ONLY}"),
+        (FILES_ONLY, True, "; acpterm undo can bring back all of it"),
+        (FILES_ONLY, False, ""),
         (snapshots.BUSY, False, "; its snapshot for acpterm undo is not complete yet"),
     ],
 )

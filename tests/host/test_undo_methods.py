@@ -94,18 +94,18 @@ async def test_a_terminals_directory_is_that_from_before_its_command(project):
 
 
 @pytest.mark.parametrize(
-    ("unkept", "can_undo"), [("", True), (FILES_ONLY, True), ("no git", False), (None, None)]
+    ("unkept", "is_kept"), [("", True), (FILES_ONLY, True), ("no git", False), (None, None)]
 )
-async def test_a_terminal_says_whether_its_directory_comes_back(project, unkept, can_undo):
+async def test_a_terminal_says_whether_its_directory_comes_back(project, unkept, is_kept):
     async with open_host(Settings(), current()) as host, user_of(host) as user:
         keep(project)
         terminal = await user.create("rm a.py", cwd=str(project))
         await user.request("terminal/wait", {"terminalId": terminal})
         next(iter(host.terminals.registry)).record.unkept = unkept
         info = await user.request("terminal/get", {"terminalId": terminal})
-        assert info.get("canUndo") == (can_undo or None)
+        assert info.get("isKept") == (is_kept or None)
         assert info.get("unkept", "") == (unkept or "")
-        if can_undo is False:
+        if is_kept is False:
             error = await refused(user, "undo/plan", terminalId=terminal)
             assert "there is no way back to before this command: no git" in error.message
         else:

@@ -404,13 +404,11 @@ async def admit(
 
 
 def _way_back(unkept: str | None, *, can_undo: bool) -> str:
+    if can_undo:
+        return "; acpterm undo can bring back all of it"
     if unkept == BUSY:
         return "; its snapshot for acpterm undo is not complete yet"
-    if unkept == FILES_ONLY:
-        return f"; acpterm undo can bring back {unkept}" if can_undo else ""
-    if unkept:
-        return f"; no undo: {unkept}"
-    return "; acpterm undo can bring back all of it" if can_undo else ""
+    return f"; no undo: {unkept}" if unkept not in (None, "", FILES_ONLY) else ""
 
 
 async def begin(connection: AgentConnection, judgement: Judgement) -> str | None:

@@ -241,7 +241,7 @@ test("answers are told in words", () => {
 });
 
 test("the button that allows says whether the files come back", () => {
-  assert.equal(allowOnce({ canUndo: true }), "Allow once (Undo brings the files back)");
+  assert.equal(allowOnce({ canUndo: true }), "Allow once (Undo can bring back all of it)");
   assert.equal(allowOnce({ canUndo: false }), "Allow once");
 });
 

@@ -216,7 +216,7 @@ class TerminalView {
     this._takeOver.hidden = isShared || !isAlive || info.owner === "user";
     this._kill.hidden = isShared || !isAlive;
     this._restart.hidden = isShared || info.connection != null || hasProgram;
-    this._undo.hidden = isShared || isAlive || !info.canUndo;
+    this._undo.hidden = isShared || isAlive || !info.isKept;
     this._remove.hidden = isShared || hasProgram || info.owner !== "user";
     this._shareButton.hidden = isShared || !hasProgram;
     this._textButton.hidden = isShared;

@@ -15,7 +15,7 @@ const KIB = 1024;
 
 /** Return the text of the button that allows a command once. */
 export function allowOnce({ canUndo }) {
-  return canUndo ? "Allow once (Undo brings the files back)" : "Allow once";
+  return canUndo ? "Allow once (Undo can bring back all of it)" : "Allow once";
 }
 
 /** Return the columns of `acpterm ls` for a terminal. `short` is the short id to show. */
