@@ -152,7 +152,7 @@ class AgentProcess:
         self.report(line)
 
     def report(self, line: bytes) -> None:
-        """Write a line to our stderr, unless nobody reads it."""
+        """Write a line to our stderr, unless that is full: it must not block messages."""
         if not self._stderr.is_full:
             self._stderr.put(line + b"\n")
 

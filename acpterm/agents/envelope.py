@@ -4,7 +4,7 @@ An `Envelope` is never encoded: to pass a message on unchanged, send the line th
 `params`, `result` and `error` are the raw JSON that was received.
 """
 
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -16,7 +16,7 @@ from acpterm.jsonrpc import Id
 class Envelope(Struct, frozen=True):
     """The outer members of a message; a member that the message lacks is `UNSET`."""
 
-    jsonrpc: Raw | UnsetType = UNSET
+    jsonrpc: Any = UNSET
     # `float` because JSON has one number type: 1.0 is the same id as 1.
     id: int | float | str | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
@@ -35,8 +35,7 @@ class Envelope(Struct, frozen=True):
     @property
     def is_message(self) -> bool:
         """Whether this is a message at all, and not such as {"level":"info","id":1}."""
-        is_json_rpc = isinstance(self.jsonrpc, Raw) and bytes(self.jsonrpc) == b'"2.0"'
-        return is_json_rpc and (self.method is not UNSET or self.id is not UNSET)
+        return self.jsonrpc == "2.0" and (self.method is not UNSET or self.id is not UNSET)
 
     @property
     def is_request(self) -> bool:

@@ -100,7 +100,11 @@ STRAY = ["Welcome!\x1b[1m", '"text"', '{"level":"info","id":1}', '{"method":"GET
 
 
 def notices(editor):
-    return [u["description"] for u in editor.updates if u["sessionUpdate"] == "notice"]
+    return [
+        f"{u['title']}: {u['description']}"
+        for u in editor.updates
+        if u["sessionUpdate"] == "notice"
+    ]
 
 
 def stray(line):
@@ -121,10 +125,12 @@ async def test_what_is_no_message_is_kept_from_the_editor_and_told_once_of_each_
     err = capfd.readouterr().err
     for line in ("Welcome to the agent!", *STRAY):
         assert f"{line}\n" in err
-    expected = ["Welcome to the agent!", '"text"']
+    expected = [
+        "The agent has printed a line that is not JSON: Welcome to the agent!",
+        'The agent has printed JSON that is no message: "text"',
+    ]
     assert [line for line in err.splitlines() if "acpterm: " in line] == [
-        f"acpterm: The agent has printed what is no message on its stdout: {what}"
-        for what in expected
+        f"acpterm: {what}" for what in expected
     ]
     assert told == (expected if capabilities else [])
     logged = [json.loads(line) for line in log.read_text().splitlines()]
@@ -165,7 +171,7 @@ async def test_message_that_is_too_long_or_cut_by_the_agents_death_is_told(tmp_p
         await editor.open("/tmp", session={"notices": {}})
         await editor.prompt({**stray("xy"), "times": 100_000})
         (told,) = notices(editor)
-        assert told.endswith(" bytes was dropped: see max_message_bytes")
+        assert told == "A message of the agent was too long: 200000 bytes: see max_message_bytes"
         id_ = await editor.begin({"do": "cut", "text": '{"jsonrpc": "2.0", "id": 4'})
         with pytest.raises(RpcError, match=r'(?s)its last words.*"jsonrpc": "2.0", "id": 4'):
             await editor.result(id_)
@@ -173,7 +179,7 @@ async def test_message_that_is_too_long_or_cut_by_the_agents_death_is_told(tmp_p
         assert all(json.loads(line) for line in editor.lines)
     err = capfd.readouterr().err
     assert '{"jsonrpc": "2.0", "id": 4\n' in err
-    assert told in log.read_text()
+    assert "A message of the agent was too long, dropped: 200000 bytes" in log.read_text()
     assert told in err
 
 
@@ -182,7 +188,7 @@ async def test_end_of_a_message_without_end_is_told():
     async with proxied(
         sys.executable, "-c", code, settings={"max_message_bytes": 100_000}
     ) as editor:
-        with pytest.raises(RpcError, match="a message of 150000 bytes was dropped"):
+        with pytest.raises(RpcError, match="too long, dropped: 150000 bytes"):
             await editor.request("initialize", {})
 
 

@@ -16,8 +16,6 @@ from tests.support.starting import ACPTERM
 # Installing the SDK can take longer than the timeout of other tests.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
-STRAY = "The agent has printed what is no message on its stdout"
-
 
 @pytest.fixture
 def routed() -> list[str]:
@@ -43,8 +41,8 @@ async def test_client_and_agent_meet_through_the_proxy(tmp_path, routed):
     for update in report["updates"]:
         updates.setdefault(update["sessionUpdate"], []).append(update)
     assert [(one["title"], one.get("description")) for one in updates["notice"]] == [
-        (STRAY, "Welcome!"),
-        (STRAY, '{"level":"info","id":0}'),
+        ("The agent has printed a line that is not JSON", "Welcome!"),
+        ("The agent has printed JSON that is no message", '{"level":"info","id":0}'),
         ("Quota low", None),
     ]
     assert updates["compaction_update"][0]["status"] == "completed"

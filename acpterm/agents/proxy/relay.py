@@ -45,6 +45,7 @@ from acpterm.agents.terminals import HOST_METHODS, SessionTerminals
 from acpterm.agents.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
+    PARSE_ERROR,
     Id,
     InvalidMessage,
     LineSplitter,
@@ -66,9 +67,11 @@ _CHUNK: Final = 64 * 1024
 _CREATING: Final = ("session/new", "session/fork")
 _OPENING: Final = (*_CREATING, "session/load", "session/resume")
 _CLOSING: Final = ("session/close", "session/delete")
-_STRAY: Final = "The agent has printed what is no message on its stdout"
+_NOT_JSON: Final = "The agent has printed a line that is not JSON"
+_NO_MESSAGE: Final = "The agent has printed JSON that is no message"
+_TOO_LONG: Final = "A message of the agent was too long"
 # Bytes of such a line in which a text for the user is looked for.
-_TOLD_BYTES: Final = 1000
+_REPORTED_BYTES: Final = 1000
 
 
 class LineReader:
@@ -134,9 +137,9 @@ class Relay:
         self._process = hosted.agent
         self._shows_notices = editor_capabilities.shows_notices
         self._session: str | None = None
-        # The kinds of the agent's output that is no message, of which the user was told.
-        self._told: set[str] = set()
-        self._notices: list[str] = []
+        # The kinds of the agent's output that is no message, that were reported to the user.
+        self._reported: set[str] = set()
+        self._notices: list[tuple[str, str]] = []
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
         self._changed: Final = trio.lowlevel.ParkingLot()
         self._sockets = hosted.sockets
@@ -231,14 +234,9 @@ class Relay:
         )
 
     async def _handle_agent_line(self, line: bytes) -> None:
-        self._log.write("agent->proxy", line)
-        message = parse_envelope(line)
-        if message is EMPTY:
-            # Parse it leniently, only to route it: the line is still passed on as received.
-            message = parse_envelope(replace_lone_surrogates(line))
-        if not message.is_message:
-            self._drop(line)
+        if (parsed := self._parse(line)) is None:
             return
+        line, message = parsed
         opened: str | None = None
         if message.is_response:
             opened = await self._handle_response(message)
@@ -263,45 +261,53 @@ class Relay:
 
     def on_oversized(self, size: int) -> None:
         """Report a message of the agent that was dropped because of its size, in bytes."""
-        what = f"a message of {size} bytes was dropped: see max_message_bytes"
-        self._log.write("agent->proxy", what.encode())
-        self._process.add_stray(what.encode())
-        self._tell("too long", what)
+        what = f"{size} bytes: see max_message_bytes"
+        line = f"{_TOO_LONG}, dropped: {what}".encode()
+        self._log.write("agent->proxy", line)
+        self._process.add_stray(line)
+        self._report(_TOO_LONG, what)
 
-    def _drop(self, line: bytes) -> None:
-        """Keep a line that is no message from the editor; fail the request that it belongs to."""
+    def _parse(self, line: bytes) -> tuple[bytes, Envelope] | None:
+        """Return a line of the agent, parsed; an error in place of an invalid response.
+
+        Return None if the line is not for the editor, because it is no message.
+        """
+        self._log.write("agent->proxy", line)
+        message = parse_envelope(line)
+        if message is EMPTY:
+            # Parse it leniently, only to route it: the line is still passed on as received.
+            message = parse_envelope(replace_lone_surrogates(line))
+        if message.is_message:
+            return line, message
         self._process.add_stray(line)
         try:
             decode(line)
         except InvalidMessage as error:
-            self._tell(str(error.code), strip_controls(line[:_TOLD_BYTES].decode(errors="replace")))
-            if error.id is None:
-                return
-            if not error.is_response:
-                self._to_agent(encode_error(error.id, error))
-            elif self._pending.pop(error.id, None):
-                self._to_editor([encode_error(error.id, error)])
+            what = strip_controls(line[:_REPORTED_BYTES].decode(errors="replace"))
+            self._report(_NOT_JSON if error.code == PARSE_ERROR else _NO_MESSAGE, what)
+            if error.id is not None:
+                refusal = encode_error(error.id, error)
+                if error.is_response and error.id in self._pending:
+                    return refusal, parse_envelope(refusal)
+                if not error.is_response:
+                    self._to_agent(refusal)
+        return None
 
-    def _tell(self, kind: str, what: str) -> None:
-        """Tell the user what the agent wrote on stdout, once for each kind."""
-        if kind not in self._told:
-            self._told.add(kind)
-            self._process.report(f"acpterm: {_STRAY}: {excerpt(what)}".encode())
-            self._notices.append(excerpt(what))
+    def _report(self, kind: str, what: str) -> None:
+        """Report the first of each kind of the agent's output that is no message to the user."""
+        if kind not in self._reported:
+            self._reported.add(kind)
+            self._process.report(f"acpterm: {kind}: {excerpt(what)}".encode())
+            self._notices.append((kind, excerpt(what)))
             self._send_notices()
 
     def _send_notices(self) -> None:
         if self._session is None or not (self._shows_notices or self._is_v2):
             return
         notices, self._notices = self._notices, []
-        for what in notices:
-            update = {
-                "sessionUpdate": "notice",
-                "severity": "warning",
-                "title": _STRAY,
-                "description": what,
-            }
-            params = {"sessionId": self._session, "update": update}
+        for title, what in notices:
+            update = {"sessionUpdate": "notice", "severity": "warning", "title": title}
+            params = {"sessionId": self._session, "update": {**update, "description": what}}
             self._to_editor([encode_notification(SESSION_UPDATE, params)])
 
     def _pass_to_host(self, message: Envelope) -> bool:
