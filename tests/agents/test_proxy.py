@@ -111,6 +111,12 @@ def stray(line):
     return {"do": "line", "text": line}
 
 
+def texts_in(log):
+    """Return what was no JSON in a wire log."""
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    return [entry["text"] for entry in entries if "text" in entry]
+
+
 @pytest.mark.parametrize("capabilities", [{}, {"session": {"notices": {}}}])
 async def test_what_is_no_message_is_kept_from_the_editor_and_told_once_of_each_kind(
     tmp_path, capfd, capabilities
@@ -133,8 +139,7 @@ async def test_what_is_no_message_is_kept_from_the_editor_and_told_once_of_each_
         f"acpterm: {what}" for what in expected
     ]
     assert told == (expected if capabilities else [])
-    logged = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [entry["text"] for entry in logged if "text" in entry][-2:] == [STRAY[0], "bye"]
+    assert texts_in(log)[-2:] == [STRAY[0], "bye"]
 
 
 async def test_log_line_with_the_id_of_a_request_does_not_answer_it():
@@ -179,7 +184,10 @@ async def test_message_that_is_too_long_or_cut_by_the_agents_death_is_told(tmp_p
         assert all(json.loads(line) for line in editor.lines)
     err = capfd.readouterr().err
     assert '{"jsonrpc": "2.0", "id": 4\n' in err
-    assert "A message of the agent was too long, dropped: 200000 bytes" in log.read_text()
+    assert texts_in(log) == [
+        "A message of the agent was too long, dropped: 200000 bytes: see max_message_bytes",
+        '{"jsonrpc": "2.0", "id": 4',
+    ]
     assert told in err
 
 
