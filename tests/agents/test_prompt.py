@@ -706,6 +706,8 @@ async def test_invalid_lines_on_the_agents_stdout_are_skipped(tmp_path):
     )
     assert (status, run.out) == (0, "hello\n")
     assert run.err.startswith(expected)
+    assert 'a message must be a JSON object, not "text"' in run.err
+    assert run.err.count("is not JSON") == 1
 
 
 @pytest.mark.long

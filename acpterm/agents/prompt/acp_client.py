@@ -233,8 +233,7 @@ class AcpClient:
     ) -> None:
         host = hosted.host
         assert host is not None  # noqa: S101  terminals of an editor are for the proxy
-        self.invalid_output = ""
-        """For error messages: the first line on the agent's stdout that is not a message."""
+        self._invalid_output: dict[int, str] = {}
         self.calls: Final = ShownToolCalls()
         self.session: str | None = None
         """The id of the session; None until it is open."""
@@ -372,6 +371,11 @@ class AcpClient:
             return f"{message}, and does not say how: see its documentation"
         return "\n".join([f"{message}. It offers:", *methods])
 
+    @property
+    def invalid_output(self) -> str:
+        """What is wrong on the agent's stdout: the first line of each kind that is no message."""
+        return "; ".join(self._invalid_output.values())
+
     def hint(self) -> str:
         """Return what is wrong on the agent's stdout, to append to a message; "" if nothing."""
         found = self.invalid_output
@@ -383,7 +387,7 @@ class AcpClient:
     # Messages from the agent
 
     def _on_invalid(self, error: RpcError) -> None:
-        self.invalid_output = self.invalid_output or error.message
+        self._invalid_output.setdefault(error.code, error.message)
 
     async def _before_event(self, event: Event) -> None:
         """Wait until the output that belongs above the agent's message `event` is received."""

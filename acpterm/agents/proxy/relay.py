@@ -8,6 +8,8 @@ changed, or go to the host:
   terminals.
 - The agent's `session/update` and `session/request_permission` are passed on with their terminals
   translated into what the editor can show (`presenter`). Updates of tool calls go to the host too.
+- What the agent prints that is no message goes to stderr and the log. The first line of each kind
+  is reported to the user.
 - The host's questions to the user, and the proxy's own, go to the editor (`editor_requests`). The
   agent sees neither them nor the responses.
 - The editor's prompts that begin with `/terminal` are answered by `chat`, which also adds that
