@@ -25,7 +25,7 @@ from acpterm.audit.writer import AuditWriter, Batch
 from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import absolute, fail, json_option, require_user
 from acpterm.cli._output import echo, echo_once, json_text
-from acpterm.cli._params import complete_terminal, parse_time
+from acpterm.cli._params import complete_terminal, parse_time, terminal_name
 from acpterm.commands.blocking_client import BlockingClient
 from acpterm.commands.format import ago, background_number, summary_line, title
 from acpterm.config import Settings, agent_socket, audit_dir, undo_dir
@@ -132,13 +132,13 @@ def _keep(store: Store, as_json: bool) -> None:
         kept = store.keep("acpterm undo --keep")
         if kept.should_prune:
             store.prune()
-    named = {named(path): why for path, why in sorted(kept.skipped.items())}
+    skipped = {named(path): why for path, why in sorted(kept.skipped.items())}
     if as_json:
-        value = {"directory": store.root, "id": kept.snapshot.id, "skipped": named}
+        value = {"directory": store.root, "id": kept.snapshot.id, "skipped": skipped}
         echo_once(json_text(value))
         return
     lines = [f"{store.root} is kept as {kept.snapshot.id}"]
-    lines += _some("not kept: ", [f"{path} ({why})" for path, why in named.items()])
+    lines += _some("not kept: ", [f"{path} ({why})" for path, why in skipped.items()])
     echo_once("\n".join(lines))
 
 
@@ -205,7 +205,7 @@ def _when(when: str | None, stores: str, daemon: ChosenDaemon) -> tuple[str | No
     try:
         return None, parse_time(when, time.time())
     except (ValueError, OverflowError):
-        info = daemon.call_running(partial(_terminal, when))
+        info = daemon.call_running(partial(_terminal, terminal_name(when)))
     # Also those that were released, or of a daemon that has ended.
     known = {one.id: one for one in find(stores, when)}
     if info is not None and info.name == when:
@@ -219,10 +219,11 @@ def _when(when: str | None, stores: str, daemon: ChosenDaemon) -> tuple[str | No
     info = info or daemon.request("terminal/get", GetRequest(when), TerminalInfo)
     if isinstance(info.host, str):
         fail(f"terminal {when!r} runs on {info.host}: only directories of this host are kept")
-    if info.unkept is not UNSET and info.is_kept is not True:
+    if info.is_kept is not True:
+        why = "nothing was kept for it" if info.unkept is UNSET else info.unkept
         fail(
-            f"there is no way back to before the command of {when!r}: {info.unkept}; earlier "
-            "snapshots: acpterm undo --list"
+            f"there is no way back to before the command of {when!r}: {why}; earlier snapshots: "
+            "acpterm undo --list"
         )
     return info.cwd, info.created_at / 1000
 

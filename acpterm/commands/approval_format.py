@@ -34,7 +34,10 @@ def short_id(identifier: str) -> str:
 
 
 def table(questions: Sequence[ApprovalInfo], now: float) -> str:
-    return columns([_HEADER, *(_row(info, now) for info in questions)])
+    header, *rows = columns([_HEADER, *(_row(info, now) for info in questions)]).split("\n")
+    reasons = (summary_line(info.reason) for info in questions)
+    pairs = zip(rows, reasons, strict=True)
+    return "\n".join([header, *(f"{row}\n          {reason}" for row, reason in pairs)])
 
 
 def _row(info: ApprovalInfo, now: float) -> tuple[str, ...]:

@@ -110,14 +110,16 @@ class Snapshots:
             return await run_blocking(work, abandon_on_cancel=True, limiter=_threads)
         return False
 
-    async def begin(self, directory: str, provider: str) -> str | None:
+    async def begin(
+        self, directory: str, provider: str, *, max_s: float = DELAY_MAX_S
+    ) -> str | None:
         """Keep `directory` before a command that starts now.
 
         Return why it has no way back, `FILES_ONLY`, "", or None if snapshots are off.
         """
         if not self.is_on or is_place(provider):
             return None
-        root, kept = await self._keep(directory, DELAY_MAX_S)
+        root, kept = await self._keep(directory, max_s)
         for other, running in self._running.items():
             if root is None or _overlaps(root, other):
                 running.mark()

@@ -77,8 +77,8 @@ def _are_kept(paths: Iterable[str], kept: Kept, *, is_written: bool = False) -> 
 def _is_kept(path: str, kept: Kept, *, is_written: bool) -> bool:
     """Return whether a file, or a directory with all that is in it, is kept."""
     directory, name = os.path.split(path.rstrip("/"))
-    # A link is deleted, but written through.
-    is_name = name not in ("", ".", "..") and not is_written
+    # A link is deleted, but written through; `link/` is what it leads to.
+    is_name = name not in ("", ".", "..") and not is_written and not path.endswith("/")
     real = os.path.join(os.path.realpath(directory), name) if is_name else os.path.realpath(path)
     below = os.path.relpath(real, kept.root)
     return (

@@ -41,6 +41,15 @@ _COPIED_BYTES_MAX: Final = 256 * 1024 * 1024
 # The copies are no more readable than an `.env` is.
 _UMASK: Final = 0o077
 _REFS: Final = "refs/undo/"
+# What a git that failed, or was killed, has left in the repository.
+_REMAINS: Final = (
+    "objects/pack/tmp_*",
+    "objects/info/**/*.lock",
+    "refs/**/*.lock",
+    "*.lock",
+    "gc.pid",
+    "fast_import_crash_*",
+)
 _BEFORE: Final = "before "
 _DURING: Final = "during "
 # Names that git, or we, cannot have in a tree.
@@ -185,11 +194,11 @@ class Store:
         os.rename(aside, self._repository)
 
     def _remove_remains(self) -> None:
-        """Remove what a git that failed, or was killed, has left: it may have filled the disk."""
-        pattern = os.path.join(glob.escape(self._repository), "objects", "pack", "tmp_*")
-        crashes = os.path.join(glob.escape(self._repository), "fast_import_crash_*")
-        for path in (*glob.glob(pattern), *glob.glob(crashes)):
-            os.unlink(path)
+        # They may fill the disk, and locks let all that follows fail. Whoever made them has ended:
+        # it held the lock of the store.
+        for pattern in _REMAINS:
+            for path in glob.iglob(pattern, root_dir=self._repository, recursive=True):
+                os.unlink(os.path.join(self._repository, path))
 
     def _argv(self, words: Sequence[str], *, is_repository: bool = True) -> list[str]:
         config = [word for name, value in _CONFIG.items() for word in ("-c", f"{name}={value}")]

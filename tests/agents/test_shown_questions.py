@@ -60,6 +60,12 @@ def test_shortened_command_lacks_its_middle(shown):
     assert len(shown) <= 1000
 
 
+def test_list_of_questions_says_why_each_is_asked():
+    second = msgspec.structs.replace(INFO, reason="throws away changes in b.py")
+    lines = table([INFO, second], 0).split("\n")
+    assert lines[2::2] == ["          because", "          throws away changes in b.py"]
+
+
 def test_prefix_of_the_option_for_always_lacks_its_middle():
     names = [option.name for option in question_options(INFO)]
     assert all("rm -rf" in name and "/important" in name for name in names if "lways" in name)

@@ -6,6 +6,7 @@ import select
 import shutil
 import sys
 import time
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -216,18 +217,25 @@ async def test_a_beginning_of_the_ids_of_a_live_and_a_released_terminal_is_refus
     assert status == 1
     assert err == f"acpterm: {live[:-4]!r} is the beginning of 2 terminals' ids: give more of it\n"
 
-    for whole in (live, released):
-        status, _, err = await undo(path, whole, "--yes", cwd=project, **state)
-        assert (status, err) == (0, "")
+    status, _, err = await undo(path, live, "--yes", cwd=project, **state)
+    assert (status, "nothing was kept for it" in err) == (1, True)
+    status, _, err = await undo(path, released, "--yes", cwd=project, **state)
+    assert (status, err) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["", "term_"])
-async def test_an_empty_id_is_no_terminal(path, project, state, name):
+async def test_keep_names_what_is_not_kept(path, project, state):
+    (project / "node_modules").mkdir()
+    status, out, _ = await undo(path, "--keep", cwd=project, **state)
+    assert (status, "not kept: node_modules" in out) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["", "term_", "\udcff"])
+async def test_what_is_no_id_is_no_terminal(path, project, state, name):
     await undo(path, "--keep", cwd=project, **state)
     note(Store(undo_dir(), str(project)), "term_zzzzzzzz", time.time())
     status, _, err = await undo(path, name, "--yes", cwd=project, **state)
-    assert status == 1
-    assert "there is no terminal" in err
+    assert status == (1 if name == "term_" else 2)
+    assert "no terminal" in err
 
 
 async def test_undo_refuses_a_general_directory(path, state):
@@ -385,6 +393,24 @@ async def test_a_slow_snapshot_delays_no_command_by_more_than_its_limit(
     done.set()
     await trio.testing.wait_all_tasks_blocked()
     assert (await kept.keep("/work", "local")).why == ""
+
+
+@pytest.mark.parametrize(("decision", "expected"), [("ask", ""), ("allow", snapshots.BUSY)])
+async def test_a_command_that_was_asked_about_waits_for_its_snapshot(
+    nursery, autojump_clock, monkeypatch, decision, expected
+):
+    monkeypatch.setattr(trio.to_thread, "run_sync", _at_once)
+
+    async def slow(root, running):
+        await trio.sleep(1)
+        running.note("")
+
+    monkeypatch.setattr(snapshots, "_snapshot", slow)
+    kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
+    connection = SimpleNamespace(guard=SimpleNamespace(snapshots=kept))
+    verdict = SimpleNamespace(decision=decision)
+    judgement = SimpleNamespace(is_harmless=False, cwd="/work", provider="local", verdict=verdict)
+    assert await gate.begin(connection, judgement) == expected
 
 
 async def _at_once(work, *args, **options):

@@ -87,6 +87,7 @@ async def test_a_terminals_directory_is_that_from_before_its_command(project):
         keep(project)
         terminal = await user.create("rm a.py", cwd=str(project))
         await user.request("terminal/wait", {"terminalId": terminal})
+        next(iter(host.terminals.registry)).record.unkept = ""
         found = await user.request("undo/plan", {"terminalId": terminal})
         assert found["changes"] == [{"path": "a.py", "what": "restore"}]
         error = await refused(user, "undo/plan", terminalId=terminal, cwd="/")
@@ -94,7 +95,7 @@ async def test_a_terminals_directory_is_that_from_before_its_command(project):
 
 
 @pytest.mark.parametrize(
-    ("unkept", "is_kept"), [("", True), (FILES_ONLY, True), ("no git", False), (None, None)]
+    ("unkept", "is_kept"), [("", True), (FILES_ONLY, True), ("no git", False), (None, False)]
 )
 async def test_a_terminal_says_whether_its_directory_comes_back(project, unkept, is_kept):
     async with open_host(Settings(), current()) as host, user_of(host) as user:
@@ -107,7 +108,8 @@ async def test_a_terminal_says_whether_its_directory_comes_back(project, unkept,
         assert info.get("unkept", "") == (unkept or "")
         if is_kept is False:
             error = await refused(user, "undo/plan", terminalId=terminal)
-            assert "there is no way back to before this command: no git" in error.message
+            why = unkept or "nothing was kept for it"
+            assert f"there is no way back to before this command: {why}" in error.message
         else:
             await user.request("undo/plan", {"terminalId": terminal})
 

@@ -16,6 +16,7 @@ __all__ = ["judged"]
 # In the directory of `tests/policy/prepared.py`.
 WITH = [
     "rm -rf docs",
+    "rm -rf docs/",
     "rm important.txt",
     "rm src/*.py",
     "rm -rf internal && git stash drop",
@@ -57,6 +58,7 @@ WITHOUT = [
     "rm outside/report.txt",
     "cp a.py link.txt",
     "rm -rf outside/.",
+    "rm -rf outside/",
     "cp a.py important.txt && rm ../other/report.txt",
     "rm ../*/report.txt",
     # Of another repository.

@@ -461,13 +461,24 @@ def test_what_a_killed_git_left_is_removed(project):
     project.keep()
     remains = [
         os.path.join(project.store.directory, "git", name)
-        for name in ("objects/pack/tmp_pack_x", "fast_import_crash_1")
+        for name in (
+            "objects/pack/tmp_pack_x",
+            "objects/info/commit-graphs/commit-graph-chain.lock",
+            "refs/undo/1.lock",
+            "packed-refs.lock",
+            "gc.pid",
+            "gc.pid.lock",
+            "fast_import_crash_1",
+        )
     ]
     for path in remains:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w"):
             pass
     project.keep()
     assert not any(map(os.path.exists, remains))
+    with project.store.locked():
+        project.store.prune()
 
 
 def test_a_disk_is_not_filled(project, monkeypatch):

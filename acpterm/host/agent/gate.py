@@ -52,7 +52,7 @@ from acpterm.host.launch.validation import check_command, check_size
 from acpterm.host.loss_facts import Findings, Judging, LossFacts, Where
 from acpterm.host.policy import settled
 from acpterm.host.sessions.session import Session
-from acpterm.host.snapshots import BUSY
+from acpterm.host.snapshots import BUSY, DELAY_MAX_S
 from acpterm.host.state.records import RequestId
 from acpterm.host.way_back import Kept
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
@@ -412,13 +412,15 @@ def _way_back(unkept: str | None, *, can_undo: bool) -> str:
 
 
 async def begin(connection: AgentConnection, judgement: Judgement) -> str | None:
-    """Keep the directory of a command that starts now, within 0.3 s.
+    """Keep the directory of a command that starts now, within 0.3 s, or 2 s if it was asked about.
 
     Return why there is no way back, `FILES_ONLY`, "", or None if none is meant.
     """
     if judgement.is_harmless:
         return None
-    return await connection.guard.snapshots.begin(judgement.cwd, judgement.provider)
+    # The question may have promised a way back.
+    max_s = _KEEP_MAX_S if judgement.verdict.decision == "ask" else DELAY_MAX_S
+    return await connection.guard.snapshots.begin(judgement.cwd, judgement.provider, max_s=max_s)
 
 
 async def _ask(

@@ -107,9 +107,9 @@ def _where(user: UserConnection, params: UndoRequest) -> tuple[str, float | None
     entry = user.resolve(params, Need.READ)
     if is_place(entry.record.provider):
         raise RpcError(INVALID_REQUEST, "only directories of this host are kept")
-    if entry.record.unkept and not entry.record.is_kept:
-        why = f"there is no way back to before this command: {entry.record.unkept}"
-        raise RpcError(INVALID_REQUEST, why)
+    if not entry.record.is_kept:
+        why = entry.record.unkept or "nothing was kept for it"
+        raise RpcError(INVALID_REQUEST, f"there is no way back to before this command: {why}")
     return entry.cwd, entry.record.created_time
 
 
