@@ -110,8 +110,8 @@ class ReadTextFileRequest(Wire, omit_defaults=True):
 
     session_id: SessionId
     path: Annotated[str, Meta(description="an absolute path")]
-    line: Annotated[_Line | None, DEFAULT_ON_ERROR] = None
-    limit: Annotated[_Line | None, DEFAULT_ON_ERROR] = None
+    line: _Line | None = None
+    limit: _Line | None = None
     meta: MetaIn = field(default=None, name="_meta")
 
 

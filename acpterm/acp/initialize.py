@@ -42,6 +42,7 @@ class ClientCapabilities(Wire):
         default_factory=FileSystemCapabilities
     )
     terminal: Annotated[bool, DEFAULT_ON_ERROR] = False
+    session: Annotated[dict[str, Any] | None, DEFAULT_ON_ERROR] | UnsetType = UNSET
     meta: MetaOut = field(default=UNSET, name="_meta")
 
 

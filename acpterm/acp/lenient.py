@@ -1,10 +1,8 @@
 """Decode params and results from JSON, exactly as leniently as ACP's schema requires.
 
 A value that fits its type is decoded in one step. Only a value that does not fit is decoded again,
-field by field. In a field with the schema's annotation ``x-deserialize-default-on-error``, an
-invalid value is treated as absent. In an array with ``x-deserialize-skip-invalid-items``, an
-invalid item is skipped. Both apply at any depth. Any other invalid value is an error that names the
-value.
+field by field, as the annotations of `base` say, at any depth. Any other invalid value is an error
+that names the value.
 
 The `FieldSchema` of a field says which invalid values are ignored instead of refused, and describes
 a valid value in words for error messages. The schemas of a Struct's fields are derived once, and
@@ -19,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, g
 import msgspec
 from msgspec import Meta, Raw, Struct, UnsetType
 
-from acpterm.acp.base import ON_ERROR, SKIP
+from acpterm.acp.base import ON_ERROR, ON_NULL, SKIP
 from acpterm.acp.raw_json import DECODE_ERRORS, ITEMS_DECODER, MEMBERS_DECODER
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt, quote
 
@@ -43,6 +41,7 @@ class FieldSchema(NamedTuple):
     structs: tuple[type[Struct], ...]  # the Struct types that the value may have
     items: "FieldSchema | None"  # of each item, if it may be an array of any length
     default_on_error: bool  # an invalid value is treated as absent
+    default_on_null: bool  # null is treated as absent
     skip_invalid_items: bool  # of the array
     expected: str  # follows "it must be" in messages
 
@@ -92,6 +91,7 @@ def _schema_of(annotation: Any) -> FieldSchema:
         structs=tuple(member for member in members if _is_struct(member)),
         items=_schema_of(items[0]) if items else None,
         default_on_error=ON_ERROR in flags,
+        default_on_null=ON_NULL in flags,
         skip_invalid_items=SKIP in flags,
         expected=", ".join([_expected(annotation), *descriptions]),
     )
@@ -210,8 +210,11 @@ def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> 
                 expected = field.schema.expected
                 raise RpcError(INVALID_PARAMS, f"{inside} is missing: it must be {expected}")
             continue
+        raw = members[field.wire_name]
+        if field.schema.default_on_null and bytes(raw) == b"null":
+            continue
         try:
-            values[field.name] = _read(members[field.wire_name], field.schema, inside)
+            values[field.name] = _read(raw, field.schema, inside)
         except RpcError:
             if not field.schema.default_on_error:
                 raise

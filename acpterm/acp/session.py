@@ -70,6 +70,7 @@ class ToolCall(Wire, tag_field="sessionUpdate", tag="tool_call", omit_defaults=T
     )
     raw_input: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
     raw_output: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    name: Annotated[str | None, DEFAULT_ON_ERROR] = None
     meta: MetaIn = field(default=None, name="_meta")
 
 
@@ -93,6 +94,7 @@ class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", om
     ) = UNSET
     raw_input: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
     raw_output: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    name: Annotated[str | None, DEFAULT_ON_ERROR] | UnsetType = UNSET
     meta: MetaIn = field(default=None, name="_meta")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from acpterm.acp.base import DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS, MetaIn, MetaOut, Wire
+from acpterm.acp.base import DEFAULT_ON_ERROR, DEFAULT_ON_NULL, MetaIn, MetaOut, Wire
 
 SessionId = Annotated[str, Meta(description="the id of a session")]
 TerminalId = Annotated[str, Meta(description="an id that terminal/create returned")]
@@ -41,12 +41,10 @@ class CreateTerminalRequest(Wire, omit_defaults=True):
 
     session_id: SessionId
     command: Annotated[str, Meta(description="the command to run")]
-    args: Annotated[list[str] | None, DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS] = None
-    env: Annotated[list[EnvVariable], DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS] = field(
-        default_factory=list
-    )
-    cwd: Annotated[str | None, DEFAULT_ON_ERROR] = None
-    output_byte_limit: Annotated[Annotated[int, Meta(ge=0)] | None, DEFAULT_ON_ERROR] = None
+    args: Annotated[list[str] | None, DEFAULT_ON_NULL] = None
+    env: Annotated[list[EnvVariable], DEFAULT_ON_NULL] = field(default_factory=list)
+    cwd: str | None = None
+    output_byte_limit: Annotated[int, Meta(ge=0)] | None = None
     meta: MetaIn = field(default=None, name="_meta")
 
 

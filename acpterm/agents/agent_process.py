@@ -16,7 +16,7 @@ import shutil
 import subprocess
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
 import trio
@@ -26,6 +26,7 @@ from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.tree import ProcessTree, end
 from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime import stdio
+from acpterm.runtime.send_queue import SendQueue
 
 # Time for the agent to exit by itself once its stdin is closed.
 EXIT_TIMEOUT_S: Final = 1.0
@@ -34,6 +35,8 @@ _KILL_TIMEOUT_S: Final = 5.0
 # Time for the rest of stderr to arrive after the agent has exited.
 STDERR_TAIL_TIMEOUT_S: Final = 0.5
 STDERR_LINES_MAX: Final = 10
+# Bytes for our stderr that wait for its reader.
+_STDERR_QUEUE_BYTES: Final = 64 * 1024
 _STDERR_LINE_BYTES: Final = 500
 # After the agent has exited, other processes may hold its stdout open: reading stops once nothing
 # has arrived for this time.
@@ -83,6 +86,7 @@ class AgentProcess:
         self.stdin_closed_at: float | None = None
         """`trio.current_time()` when the agent's stdin was closed; None while it is open."""
         self._process = process
+        self._stderr: Final = SendQueue(stdio.FileStream(2), _STDERR_QUEUE_BYTES)
         self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES_MAX)
         self._stderr_closed: Final = trio.Event()
 
@@ -132,18 +136,34 @@ class AgentProcess:
                 *lines, rest = (rest + data).split(b"\n")
                 self._stderr_lines.extend(_line(line) for line in lines[-STDERR_LINES_MAX:])
                 rest = rest[-_STDERR_LINE_BYTES:]
-                # If our stderr breaks, read on: the agent must not block on a full pipe.
                 if stderr_filter is not None:
-                    try:
-                        await stdio.write_all(2, stderr_filter(bytes(data)))
-                    except OSError:
-                        stderr_filter = None
+                    self._stderr.put(stderr_filter(bytes(data)))
+                    await self._stderr.drain()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
             self._stderr_lines.append(_line(rest))
             self._stderr_closed.set()
             await stderr.aclose()
+
+    def add_stray(self, line: bytes) -> None:
+        """Treat a line on stdout that is no message like one on stderr."""
+        self._stderr_lines.append(_line(line))
+        self.report(line)
+
+    def report(self, line: bytes) -> None:
+        """Write a line to our stderr, unless that is full: it must not block messages."""
+        if not self._stderr.is_full:
+            self._stderr.put(line + b"\n")
+
+    async def write_stderr(self) -> None:
+        # If our stderr breaks, the queue drops all: the agent must not block on a full pipe.
+        with suppress(trio.BrokenResourceError):
+            await self._stderr.run()
+
+    async def flush_stderr(self) -> None:
+        with trio.move_on_after(STDERR_TAIL_TIMEOUT_S):
+            await self._stderr.flush()
 
     async def reap(self, tree: ProcessTree) -> None:
         """Wait until the agent has exited and is reaped, after which its pid may be reused."""
@@ -194,6 +214,7 @@ async def open_agent(
         with watching:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(agent.pump_stderr, stderr_filter)
+                nursery.start_soon(agent.write_stderr)
                 nursery.start_soon(agent.reap, tree)
 
     try:
@@ -204,6 +225,7 @@ async def open_agent(
             finally:
                 with trio.move_on_after(EXIT_TIMEOUT_S + grace + _KILL_TIMEOUT_S, shield=True):
                     await _end(agent, tree, grace)
+                    await agent.flush_stderr()
                 watching.cancel()
     finally:
         with trio.CancelScope(shield=True):

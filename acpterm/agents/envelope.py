@@ -4,7 +4,7 @@ An `Envelope` is never encoded: to pass a message on unchanged, send the line th
 `params`, `result` and `error` are the raw JSON that was received.
 """
 
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -16,6 +16,7 @@ from acpterm.jsonrpc import Id
 class Envelope(Struct, frozen=True):
     """The outer members of a message; a member that the message lacks is `UNSET`."""
 
+    jsonrpc: Any = UNSET
     # `float` because JSON has one number type: 1.0 is the same id as 1.
     id: int | float | str | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
@@ -30,6 +31,11 @@ class Envelope(Struct, frozen=True):
         The id may be a number that JSON-RPC advises against, such as 1.5.
         """
         return None if isinstance(self.id, UnsetType) else cast("Id", self.id)
+
+    @property
+    def is_message(self) -> bool:
+        """Whether this is a message at all, and not such as {"level":"info","id":1}."""
+        return self.jsonrpc == "2.0" and (self.method is not UNSET or self.id is not UNSET)
 
     @property
     def is_request(self) -> bool:

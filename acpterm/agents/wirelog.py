@@ -128,7 +128,8 @@ class LoggedStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         await self._log.drain()
         data = await self._stream.receive_some(max_bytes)
-        self._record(self._receiving, self._received, data)
+        # The end completes the line that it cuts.
+        self._record(self._receiving, self._received, data or b"\n")
         return data
 
     async def wait_send_all_might_not_block(self) -> None:

@@ -154,6 +154,8 @@ def _invalid_object(
     code: int, what: str, members: Mapping[str, object], value: object
 ) -> InvalidMessage:
     id_ = id_of(value)
+    if not {"jsonrpc", "method", "result", "error"} & members.keys():
+        id_ = None  # a line of a log, such as {"level":"info","id":1}, must fail no request
     return InvalidMessage(
         code,
         what,

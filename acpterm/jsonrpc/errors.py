@@ -16,6 +16,7 @@ INTERNAL_ERROR: Final = -32603
 REQUEST_CANCELLED: Final = -32800
 AUTH_REQUIRED: Final = -32000
 RESOURCE_NOT_FOUND: Final = -32002
+UNSUPPORTED_VERSION: Final = -32022
 
 EXCERPT_MAX: Final = 80  # characters of a JSON value in an error message
 QUOTE_MAX: Final = 500  # characters of a string, usually a path

@@ -20,6 +20,7 @@ from acpterm.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
     ErrorReceived,
     Id,
     InvalidReceived,
@@ -34,7 +35,6 @@ from acpterm.mcp.types import ElicitResult
 
 HANDSHAKE_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 MODERN_VERSION: Final = "2026-07-28"
-UNSUPPORTED_VERSION: Final = -32022
 _META: Final = "io.modelcontextprotocol/"
 _WITHDRAW_TIMEOUT_S: Final = 1.0
 # The tools never change, and neither do the templates.

@@ -6,14 +6,21 @@ methods that start with ``_``.
 
 import functools
 import json
+import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
-SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "schema" / "schema.json").read_text())
-DEFS: dict[str, Any] = SCHEMA["$defs"]
+
+def _definitions(file: str) -> dict[str, Any]:
+    path = Path(__file__).parent / "schema" / file
+    definitions: dict[str, Any] = json.loads(path.read_text())["$defs"]
+    return definitions
+
+
+DEFS, V2_DEFS = _definitions("schema.json"), _definitions("schema-v2.json")
 
 # The response of a host to `initialize`, which has the client's part of the handshake.
 HOST_ANSWER = {
@@ -58,7 +65,7 @@ def validate_sent(
         method = find(message["id"])
         assert method is not None, f"answers a request that was not sent: {message!r}"
         if not method.startswith("_"):
-            name = "HOST_ANSWER" if method == "initialize" else _definition(method, "Response")
+            name = "HOST_ANSWER" if method == "initialize" else definition_of(method, "Response")
             _check(name, message["result"], message)
 
 
@@ -71,15 +78,34 @@ def _members(message: dict[str, Any], required: set[str], optional: set[str]) ->
 def _check_params(message: dict[str, Any]) -> None:
     method = message["method"]
     if not method.startswith("_"):
-        name = _definition(method, "Request" if "id" in message else "Notification")
+        name = definition_of(method, "Request" if "id" in message else "Notification")
         _check(name, message.get("params"), message)
 
 
 @functools.cache
-def _definition(method: str, suffix: str) -> str:
+def definition_of(method: str, suffix: str) -> str:
+    """Return the name of the Request, Response or Notification of a method."""
     found = [n for n, d in DEFS.items() if d.get("x-method") == method and n.endswith(suffix)]
     assert len(found) == 1, f"ACP v1 has no {suffix.lower()} for {method}"
     return found[0]
+
+
+def sample(schema: dict[str, Any]) -> Any:
+    """Return a valid value, with the members that are required."""
+    if "$ref" in schema:
+        return sample(DEFS[schema["$ref"].split("/")[-1]])
+    both = [sample(part) for part in schema.get("allOf", ())]
+    for some in ("anyOf", "oneOf"):
+        both += [sample(schema[some][0])] if some in schema else []
+    if "const" in schema:
+        return schema["const"]
+    required = schema.get("required", ())
+    if "properties" in schema:
+        own = {name: sample(schema["properties"][name]) for name in required}
+        return functools.reduce(operator.or_, both, own)
+    if both:
+        return both[0]
+    return {"string": "s", "integer": 1, "boolean": True, "array": [], "object": {}}[schema["type"]]
 
 
 def _check(name: str, value: Any, message: dict[str, Any]) -> None:

@@ -185,6 +185,29 @@ async def test_plan_is_printed_and_thoughts_and_unknown_updates_are_not(tmp_path
     assert run.out == "☐ look around\n[image]\n"
 
 
+async def test_notices_compactions_and_names_of_tools_are_printed(tmp_path):
+    summary = {"type": "text", "text": "it was long"}
+    status, run = await prompted(
+        tmp_path,
+        update("notice", severity="warning", title="Quota low", description="10 % left\x1b[2J"),
+        update("compaction_update", compactionId="1", status="in_progress"),
+        update("compaction_summary_chunk", compactionId="1", content=summary),
+        update("compaction_update", compactionId="1", status="completed"),
+        update("compaction_update", compactionId="2", status="failed", error="no room"),
+        update("tool_call", toolCallId="c", title="Look around", name="list", status="completed"),
+    )
+    assert (status, run.err) == (0, "acpterm: the agent's warning: Quota low: 10 % left\n")
+    assert run.out == (
+        "▸ compact the conversation\n  │ it was long\n✓ compact the conversation\n"
+        "▸ compact the conversation\n  │ no room\n✗ compact the conversation\n"
+        "▸ Look around (list)\n✓ Look around (list)\n"
+    )
+    assert run.log.params("initialize")["clientCapabilities"]["session"] == {
+        "notices": {},
+        "compaction": {},
+    }
+
+
 @pytest.mark.long
 async def test_agents_own_terminals_are_printed(tmp_path):
     """An agent sends their output if its client has the capability `_meta.terminal_output`."""
@@ -619,10 +642,9 @@ async def test_read_only_announces_no_writes_and_refuses_them(tmp_path):
 async def test_file_request_of_another_session_is_refused(tmp_path):
     (tmp_path / "a").touch()
     _, run = await prompted(tmp_path, read(tmp_path / "a", sessionId="other"))
-    assert (
-        "sessionId 'other' is not the session here"
-        in run.log.answers("fs/read_text_file")[0]["message"]
-    )
+    (error,) = run.log.answers("fs/read_text_file")
+    assert error["code"] == -32002
+    assert "there is no session 'other' here" in error["message"]
 
 
 MORE = """
@@ -684,6 +706,8 @@ async def test_invalid_lines_on_the_agents_stdout_are_skipped(tmp_path):
     )
     assert (status, run.out) == (0, "hello\n")
     assert run.err.startswith(expected)
+    assert 'a message must be a JSON object, not "text"' in run.err
+    assert run.err.count("is not JSON") == 1
 
 
 @pytest.mark.long

@@ -130,6 +130,16 @@ async def test_other_protocol_version_is_an_error(tmp_path):
     assert "the agent speaks version 2 of the Agent Client Protocol alone" in run.err
 
 
+async def test_agent_that_refuses_the_version_is_said_to_speak_its_own(tmp_path):
+    data = {"requested": 1, "supported": [2, 3]}
+    error = {"code": -32022, "message": "Unsupported protocol version", "data": data}
+    answer = f"{{'id': i, 'error': {error}}}"
+    code = f"scripted.ANSWERS['initialize'] = lambda i, _: scripted.send({answer})"
+    status, run = await prompted(tmp_path, say("hi"), agent=agent_with(tmp_path, code))
+    assert status == 1
+    assert "the agent speaks version 2 and 3 of the Agent Client Protocol alone" in run.err
+
+
 async def test_program_that_sends_back_what_it_is_sent_is_said_to_speak_no_acp(tmp_path):
     status, run = await prompted(tmp_path, agent=["/bin/cat"])
     assert status == 1

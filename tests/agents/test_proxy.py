@@ -15,7 +15,7 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.link import daemon
 from acpterm.runtime.unix_socket import PeerCredentials
-from tests.acp.validate import validate_sent
+from tests.acp.validate import DEFS, sample, validate_sent
 from tests.support.depth import DEADLINE_S
 from tests.support.editor import (
     AGENT,
@@ -96,10 +96,123 @@ async def test_line_passes_byte_for_byte():
         assert line.encode() in editor.lines
 
 
-async def test_invalid_message_passes_unchanged():
-    async with proxied("--garbage") as editor:
+STRAY = ["Welcome!\x1b[1m", '"text"', '{"level":"info","id":1}', '{"method":"GET"}', "bye"]
+
+
+def notices(editor):
+    return [
+        f"{u['title']}: {u['description']}"
+        for u in editor.updates
+        if u["sessionUpdate"] == "notice"
+    ]
+
+
+def stray(line):
+    return {"do": "line", "text": line}
+
+
+def texts_in(log):
+    """Return what was no JSON in a wire log."""
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    return [entry["text"] for entry in entries if "text" in entry]
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"session": {"notices": {}}}])
+async def test_what_is_no_message_is_kept_from_the_editor_and_told_once_of_each_kind(
+    tmp_path, capfd, capabilities
+):
+    log = tmp_path / "log"
+    async with proxied("--garbage", log=str(log)) as editor:
+        await editor.open("/tmp", **capabilities)
+        await editor.prompt(*map(stray, STRAY))
+        assert all(json.loads(line)["jsonrpc"] == "2.0" for line in editor.lines)
+        valid(editor)
+        told = notices(editor)
+    err = capfd.readouterr().err
+    for line in ("Welcome to the agent!", *STRAY):
+        assert f"{line}\n" in err
+    expected = [
+        "The agent has printed a line that is not JSON: Welcome to the agent!",
+        'The agent has printed JSON that is no message: "text"',
+    ]
+    assert [line for line in err.splitlines() if "acpterm: " in line] == [
+        f"acpterm: {what}" for what in expected
+    ]
+    assert told == (expected if capabilities else [])
+    assert texts_in(log)[-2:] == [STRAY[0], "bye"]
+
+
+async def test_log_line_with_the_id_of_a_request_does_not_answer_it():
+    async with proxied() as editor:
         await editor.open("/tmp")
-        assert editor.lines[:2] == [b"Welcome to the agent!", b"{broken"]
+        id_ = await editor.begin(stray(json.dumps({"level": "info", "id": 3})), say("on"))
+        assert id_ == 3
+        assert await editor.result(id_) == {"stopReason": "end_turn"}
+
+
+async def test_invalid_response_fails_its_request_and_an_invalid_request_is_refused():
+    code = (
+        "import json, sys\n"
+        "def ask(): return json.loads(sys.stdin.readline())\n"
+        "print(json.dumps({'jsonrpc': '2.0', 'id': 9, 'method': 'x', 'params': [float('nan')]}))\n"
+        "sys.stdout.flush()\n"
+        "id, refused = ask()['id'], ask()\n"
+        "if 'error' not in refused: id, refused = refused['id'], ask()\n"
+        "print(json.dumps({'jsonrpc': '2.0', 'id': id, 'result': [float('nan')]}), flush=True)\n"
+        "print(json.dumps({'jsonrpc': '2.0', 'method': '_echo', 'params': refused}), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    async with proxied(sys.executable, "-c", code) as editor:
+        with pytest.raises(RpcError, match="not JSON"):
+            await editor.request("initialize", {})
+        (refused,) = await editor.until(lambda: echoes(editor))
+        assert refused["params"]["id"] == 9
+        assert "NaN" in refused["params"]["error"]["message"]
+
+
+async def test_message_that_is_too_long_or_cut_by_the_agents_death_is_told(tmp_path, capfd):
+    log = tmp_path / "log"
+    async with proxied(settings={"max_message_bytes": 100_000}, log=str(log)) as editor:
+        await editor.open("/tmp", session={"notices": {}})
+        await editor.prompt({**stray("xy"), "times": 100_000})
+        (told,) = notices(editor)
+        assert told == "A message of the agent was too long: 200000 bytes: see max_message_bytes"
+        id_ = await editor.begin({"do": "cut", "text": '{"jsonrpc": "2.0", "id": 4'})
+        with pytest.raises(RpcError, match=r'(?s)its last words.*"jsonrpc": "2.0", "id": 4'):
+            await editor.result(id_)
+        assert len(notices(editor)) == 2
+        assert all(json.loads(line) for line in editor.lines)
+    err = capfd.readouterr().err
+    assert '{"jsonrpc": "2.0", "id": 4\n' in err
+    assert texts_in(log) == [
+        "A message of the agent was too long, dropped: 200000 bytes: see max_message_bytes",
+        '{"jsonrpc": "2.0", "id": 4',
+    ]
+    assert told in err
+
+
+async def test_end_of_a_message_without_end_is_told():
+    code = "import sys; sys.stdin.readline(); sys.stdout.write('x' * 150_000)"
+    async with proxied(
+        sys.executable, "-c", code, settings={"max_message_bytes": 100_000}
+    ) as editor:
+        with pytest.raises(RpcError, match="too long, dropped: 150000 bytes"):
+            await editor.request("initialize", {})
+
+
+KINDS = [sample(kind) for kind in DEFS["SessionUpdate"]["oneOf"]]
+
+
+@pytest.mark.parametrize("update", KINDS, ids=[kind["sessionUpdate"] for kind in KINDS])
+async def test_each_kind_of_update_of_the_schema_passes_unchanged(update):
+    if update["sessionUpdate"].startswith("tool_call"):
+        update |= {"name": "list_files"}
+    line = {"jsonrpc": "2.0", "method": UPDATE, "params": {"sessionId": "s1", "update": update}}
+    async with proxied(chat=False) as editor:
+        await editor.open("/tmp")
+        await editor.prompt(stray(json.dumps(line)))
+        assert json.dumps(line).encode() in editor.lines
+        valid(editor)
 
 
 async def test_notifications_pass_in_order_before_the_response_that_follows():

@@ -323,7 +323,8 @@ async def test_session_that_is_opened_again_keeps_its_socket(tmp_path, method):
                 assert [found["sessionId"] for found in listed["terminals"]] == [session]
 
 
-# An agent that refuses to open sessions again; it answers session/load only when told to.
+# An agent that refuses to open sessions again; it answers session/load only when told to, and the
+# second time as if it had opened the session.
 REFUSING = r"""
 import json, sys
 waiting = []
@@ -342,14 +343,14 @@ for line in sys.stdin:
         waiting.append(message["id"])
     elif method == "_go_on":
         send(id=waiting.pop(0), error={"code": -32603, "message": "no such session"})
-        send(id=waiting.pop(0), result={})
+        send(id=waiting.pop(0), result=%s)
 """
 
 
-@pytest.fixture
-def refusing(tmp_path):
+@pytest.fixture(params=["{}", "None", '{"sessionId": "another"}'])
+def refusing(tmp_path, request):
     script = tmp_path / "refusing.py"
-    script.write_text(REFUSING)
+    script.write_text(REFUSING % request.param)
     return [sys.executable, "-S", str(script)]
 
 
@@ -385,7 +386,10 @@ async def test_socket_stays_if_a_session_is_opened_by_the_second_of_two_requests
         await editor.result(second)
         path = path_in(await sent_one(editor, tmp_path, "session/load", 1))
         async with connected(path) as client:
-            await start(client, "true")
+            await start(client, "exec sleep 60")
+            listed = await client.request("_acpterm/terminal/list", {"sessionId": "mcp"})
+            # The session is the one that was asked for, whatever the agent answers.
+            assert [found["sessionId"] for found in listed["terminals"]] == ["s7"]
 
 
 # An agent that connects to the socket before it responds to session/new, and writes the answer.
@@ -412,8 +416,8 @@ for line in sys.stdin:
         stream.write('{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}\n')
         ask(3, "initialize", protocolVersion=1)
         answers = [json.loads(stream.readline()) for _ in range(2)]
-        if sys.argv[1:] == ["fail"]:
-            send(id=message["id"], error={"code": -32603, "message": "no session"})
+        if sys.argv[1:]:
+            send(id=message["id"], **json.loads(sys.argv[1]))
             answers.append(stream.readline())
         else:
             send(id=message["id"], result={"sessionId": "late"})
@@ -448,10 +452,13 @@ async def test_request_before_the_session_is_open_waits_for_its_id(tmp_path, ear
         assert terminal["sessionId"] == "late"
 
 
-async def test_socket_is_closed_if_the_session_is_not_opened(tmp_path, early):
+@pytest.mark.parametrize(
+    "response", [{"error": {"code": -32603, "message": "no session"}}, {"result": {}}]
+)
+async def test_socket_is_closed_if_the_session_is_not_opened(tmp_path, early, response):
     options = {"mcp": McpOptions(), "log": str(tmp_path / "log")}
-    async with proxied(*early, "fail", **options) as editor:
-        with pytest.raises(RpcError, match="no session"):
+    async with proxied(*early, json.dumps(response), **options) as editor:
+        with pytest.raises((RpcError, KeyError), match=r"no session|sessionId"):
             await editor.open("/tmp")
         ((_, _, end),) = await editor.until(lambda: answers_of(editor))
         assert end == ""

@@ -235,8 +235,8 @@ async def replay(entries, tmp_path):
         )
         for queue in queues:
             nursery.start_soon(queue.run)
-        nursery.start_soon(proxy.from_editor, LineReader(proxy_editor, "the editor", 2**26))
-        nursery.start_soon(proxy.from_agent, LineReader(proxy_agent, "the agent", 2**26))
+        nursery.start_soon(proxy.from_editor, LineReader(proxy_editor, 2**26, print))
+        nursery.start_soon(proxy.from_agent, LineReader(proxy_agent, 2**26, print))
         nursery.start_soon(proxy.render)
         nursery.start_soon(editor.listen)
         nursery.start_soon(agent.listen)

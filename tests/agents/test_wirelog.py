@@ -111,7 +111,7 @@ async def test_full_disk_is_reported_once_and_is_not_fatal(capfd):
     )
 
 
-async def test_logged_stream_logs_complete_lines_in_both_directions(tmp_path):
+async def test_logged_stream_logs_lines_in_both_directions_and_one_that_is_cut(tmp_path):
     ours, theirs = trio.testing.memory_stream_pair()
     path = tmp_path / "log"
     async with open_log(str(path)) as log:
@@ -123,6 +123,8 @@ async def test_logged_stream_logs_complete_lines_in_both_directions(tmp_path):
         await stream.receive_some()
         await theirs.send_all(b"}\ngarbage\nhalf")
         await stream.receive_some()
+        await theirs.aclose()
+        assert await stream.receive_some() == b""
         await stream.aclose()
     assert [(entry["dir"], entry.get("msg", entry.get("text"))) for entry in entries(path)] == [
         ("sent", {"n": 1}),
@@ -130,6 +132,7 @@ async def test_logged_stream_logs_complete_lines_in_both_directions(tmp_path):
         ("received", {"n": 3}),
         ("received", {"n": 4}),
         ("received", "garbage"),
+        ("received", "half"),
     ]
 
 

@@ -347,6 +347,27 @@ async def test_empty_command_is_refused(agent, command, more):
     assert "empty" in message
 
 
+@each_case(
+    ("member", "value"),
+    [
+        ("cwd", 5),
+        ("args", "x"),
+        ("env", {"A": "b"}),
+        ("env", [{"name": "A"}]),
+        ("env", [{"value": "b"}]),
+        *(("outputByteLimit", value) for value in (-1, 1.5, "9", True, 2**64, 2**70)),
+    ],
+)
+async def test_invalid_member_is_refused_by_name_and_nothing_runs(agent, tmp_path, member, value):
+    with pytest.raises(RpcError, match=member) as caught:
+        await agent.create(f"touch {tmp_path}/ran", **{member: value})
+    assert caught.value.code == INVALID_PARAMS
+    assert (await agent.request("_acpterm/terminal/list", {"sessionId": agent.session})) == {
+        "terminals": []
+    }
+    assert not (tmp_path / "ran").exists()
+
+
 @each_case("cwd", ["sub/directory", ".", "~", "~/x", "C:\\x"])
 async def test_relative_cwd_is_refused(agent, cwd):
     message = await refused(agent, "pwd", cwd=cwd)

@@ -1,4 +1,4 @@
-"""Agents of the official SDKs use terminals from creation to release, on both host transports.
+"""Agents of the official SDKs use terminals from creation to release, on each host transport.
 
 An agent sends requests and records the responses; each test checks one aspect of the record.
 """
@@ -15,6 +15,7 @@ from tests.support.daemon import daemon
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 from tests.support.starting import ACPTERM
+from tests.support.web import web_daemon
 
 # Installing an SDK can take longer than the timeout of other tests.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -46,7 +47,10 @@ class Report(dict[str, Any]):
 
 @pytest.fixture(
     scope="module",
-    params=[(sdk, transport) for sdk in SDKS for transport in ("stdio", "socket")],
+    params=[
+        *((sdk, transport) for sdk in SDKS for transport in ("stdio", "socket")),
+        ("typescript", "websocket"),
+    ],
     ids="-".join,
 )
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Report:
@@ -70,6 +74,10 @@ async def _drive(driver: list[str], transport: str, directory: Path) -> Any:
 
     if transport == "stdio":
         return await drive([*ACPTERM, "stdio", "--embedded"])
+    if transport == "websocket":
+        async with web_daemon(directory, env=env) as web:
+            url = f"{web.origin.replace('http', 'ws', 1)}/acp"
+            return await drive({"url": url, "token": web.agent_token})
     async with daemon(directory, env=env) as (_process, path):
         return await drive(path)
 

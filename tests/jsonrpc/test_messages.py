@@ -102,6 +102,7 @@ BAD = [
     (b'{"jsonrpc":"2.0","id":4,"method":"m","result":1}', -32600, 4, False, ["method and result"]),
     (b'{"jsonrpc":"2.0","params":{},"id":4}', -32600, 4, False, ["method is missing"]),
     (b"{}", -32600, None, False, ["jsonrpc is missing"]),
+    (b'{"level":"info","id":4}', -32600, None, True, ["jsonrpc is missing"]),
     (b'{"jsonrpc":"2.0"}', -32600, None, False, ["method is missing"]),
     (b'{"jsonrpc":"2.0","id":4}', -32600, 4, True, ["method is missing"]),
     (b'{"jsonrpc":"2.0","id":4,"result":1,"error":null}', -32600, 4, True, ["error and result"]),

@@ -7,9 +7,7 @@ for `terminal_info` outside of a `tool_call`.
 
 import base64
 import functools
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -17,7 +15,6 @@ from jsonschema import Draft202012Validator
 from tests.acp import validate
 
 TOKENLESS = {"jsonrpc", "method", "params"}
-_V2 = json.loads((Path(validate.__file__).parent / "schema" / "schema-v2.json").read_text())
 # Variants in the schema that accept any other kind, which v2 does not have.
 _CATCH_ALLS = ("other", "unknown")
 _MISSING = re.compile(r"\r\n\[(\d+) bytes are missing\]\r\n")
@@ -37,7 +34,7 @@ def _known_kinds(schema: Any) -> Any:
 @functools.cache
 def _v2_validator() -> Draft202012Validator:
     closed = {}
-    for name, definition in _known_kinds(_V2["$defs"]).items():
+    for name, definition in _known_kinds(validate.V2_DEFS).items():
         closed[name] = validate._close(definition)
         still_open = validate._close(definition)
         still_open.pop("unevaluatedProperties", None)

@@ -8,17 +8,18 @@ It uses only the standard library. A prompt's text is a JSON list of steps, obje
   is its `terminalId`;
 - `start`: like `ask`, without waiting for the response; `await` `as` waits for it;
 - `many` `times` [`text`]: that number of messages;
-- `stderr` `text`, `line` `text` (a raw line), `sleep` `seconds`, `exit` `code`,
+- `stderr` `text`, `line` `text` [`times`] (a raw line), `sleep` `seconds`, `exit` `code`,
+  `cut` `text`: the beginning of a line, and the agent's end;
   `until` `path`: waits until the file exists;
   `spawn` `argv` [`as`]: a child that is not waited for, whose pid is sent as a message;
 - `stop` `reason`: the end of the turn with another stop reason than `end_turn`.
 
 A cancel ends the turn at once with `cancelled`, without releasing terminals, as with real agents.
 Options: `--stay` does not exit when stdin closes; `--deaf` ignores SIGTERM; `--garbage` first
-prints lines that are not JSON; `--silent` never responds to `initialize`; `--die` exits with status
-7 when it receives `initialize`; `--login` requires authentication; `--v2` claims protocol version
-2; `--stubborn` ignores cancels; `--name=NAME` sets the name in `agentInfo`; `--commands` sends a
-list of commands before it responds to `session/new`.
+prints lines that are no messages; `--silent` never responds to `initialize`; `--die` exits with
+status 7 when it receives `initialize`; `--login` requires authentication; `--v2` claims protocol
+version 2; `--stubborn` ignores cancels; `--name=NAME` sets the name in `agentInfo`; `--commands`
+sends a list of commands before it responds to `session/new`.
 """
 
 from __future__ import annotations
@@ -129,8 +130,12 @@ class Turn:
 
     def do_line(self, step: dict[str, Any]) -> None:
         with lock:
-            sys.stdout.write(step["text"] + "\n")
+            sys.stdout.write(step["text"] * step.get("times", 1) + "\n")
             sys.stdout.flush()
+
+    def do_cut(self, step: dict[str, Any]) -> None:
+        os.write(1, step["text"].encode())
+        os._exit(5)
 
     def do_many(self, step: dict[str, Any]) -> None:
         for number in range(step["times"]):
@@ -244,6 +249,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "--garbage" in OPTIONS:
         print("Welcome to the agent!\n{broken", flush=True)
+        print('"text"\n{"level":"info","id":0}\n{"level":"info","method":"GET"}', flush=True)
     for line in sys.stdin:
         process(json.loads(line))
     while "--stay" in OPTIONS:

@@ -64,14 +64,16 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
-    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_VERSION,
     Event,
     Id,
     NotificationReceived,
     RequestReceived,
     RpcError,
+    excerpt,
     quote,
 )
 from acpterm.link.daemon_stream import Connected
@@ -84,6 +86,7 @@ from acpterm.runtime.threads import run_blocking
 _OPENING: Final = 0
 
 _MESSAGE_KIND: Final = "agent_message_chunk"
+_COMPACTION_KINDS: Final = ("compaction_update", "compaction_summary_chunk")
 
 
 class Turn:
@@ -152,6 +155,13 @@ class Turn:
                 self._printer.message(f"[{kind}]")
         elif update.kind == "plan":
             self._printer.plan([_entry(item) for item in items(fields.get("entries"))])
+        elif update.kind == "notice":
+            self._printer.agent_notice(
+                *(text(fields.get(name)) or "" for name in ("severity", "title", "description"))
+            )
+        elif update.kind in _COMPACTION_KINDS:
+            if (call := self._calls.update_compaction(fields)) is not None:
+                self._printer.tool_call(call)
         elif update.kind in V2_KINDS:
             for change in from_v2(update.kind, fields):
                 self._apply(change)
@@ -223,8 +233,7 @@ class AcpClient:
     ) -> None:
         host = hosted.host
         assert host is not None  # noqa: S101  terminals of an editor are for the proxy
-        self.invalid_output = ""
-        """For error messages: the first line on the agent's stdout that is not a message."""
+        self._invalid_output: dict[int, str] = {}
         self.calls: Final = ShownToolCalls()
         self.session: str | None = None
         """The id of the session; None until it is open."""
@@ -276,20 +285,26 @@ class AcpClient:
             read_text_file=True, write_text_file=not self._options.read_only
         )
         capabilities = ClientCapabilities(
-            fs=files, terminal=True, meta={**EXTENSIONS_META, "terminal_output": True}
+            fs=files,
+            terminal=True,
+            session={"notices": {}, "compaction": {}},
+            meta={**EXTENSIONS_META, "terminal_output": True},
         )
         params = {
             "protocolVersion": 1,
             "clientCapabilities": capabilities,
             "clientInfo": Implementation(name="acpterm", title="acpterm", version=__version__),
         }
-        self._agent_info = await self._request("initialize", params, InitializeResponse)
+        try:
+            self._agent_info = await self._request("initialize", params, InitializeResponse)
+        except RpcError as error:
+            if error.code != UNSUPPORTED_VERSION:
+                raise
+            supported = items(members(error.data).get("supported"))
+            raise _other_version(" and ".join(map(excerpt, supported)) or "?") from error
         self.terminals.name_agent(self._agent_info.agent_info or {})
         if self._agent_info.protocol_version != 1:
-            raise AcpError(
-                f"the agent speaks version {self._agent_info.protocol_version} of the Agent Client "
-                "Protocol alone: acpterm speaks version 1"
-            )
+            raise _other_version(str(self._agent_info.protocol_version))
 
     async def open(self) -> str:
         options, resume = self._options, self._options.resume
@@ -356,6 +371,11 @@ class AcpClient:
             return f"{message}, and does not say how: see its documentation"
         return "\n".join([f"{message}. It offers:", *methods])
 
+    @property
+    def invalid_output(self) -> str:
+        """What is wrong on the agent's stdout: the first line of each kind that is no message."""
+        return "; ".join(self._invalid_output.values())
+
     def hint(self) -> str:
         """Return what is wrong on the agent's stdout, to append to a message; "" if nothing."""
         found = self.invalid_output
@@ -367,7 +387,7 @@ class AcpClient:
     # Messages from the agent
 
     def _on_invalid(self, error: RpcError) -> None:
-        self.invalid_output = self.invalid_output or error.message
+        self._invalid_output.setdefault(error.code, error.message)
 
     async def _before_event(self, event: Event) -> None:
         """Wait until the output that belongs above the agent's message `event` is received."""
@@ -429,8 +449,8 @@ class AcpClient:
 
     def _check_session(self, session: str) -> None:
         if self.session is not None and session != self.session:
-            message = f"sessionId {quote(session)} is not the session here, {quote(self.session)}"
-            raise RpcError(INVALID_PARAMS, message)
+            message = f"there is no session {quote(session)} here, only {quote(self.session)}"
+            raise RpcError(RESOURCE_NOT_FOUND, message)
 
     def _on_notification(self, notification: NotificationReceived) -> None:
         if notification.method != SESSION_UPDATE or self.session is None:
@@ -449,6 +469,13 @@ class AcpClient:
     def _on_cancel(self, id_: Id) -> None:
         if not self._tasks.cancel(id_):
             self.terminals.cancel(id_)
+
+
+def _other_version(versions: str) -> AcpError:
+    return AcpError(
+        f"the agent speaks version {versions} of the Agent Client Protocol alone: acpterm speaks "
+        "version 1"
+    )
 
 
 def _auth_method_help(method: Any) -> str:

@@ -101,6 +101,9 @@ class TurnPrinter:
     def notice(self, text: str) -> None:
         """Print a notice for the user."""
 
+    def agent_notice(self, severity: str, title: str, description: str) -> None:
+        """Print a notice of the agent for the user; `description` may be empty."""
+
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
         """Print the end of the run."""
 
@@ -185,6 +188,10 @@ class TextPrinter(TurnPrinter):
     def notice(self, text: str) -> None:
         self._start_line()
         self._write_err(f"acpterm: {strip_controls(text)}\n".encode())
+
+    def agent_notice(self, severity: str, title: str, description: str) -> None:
+        about = f"{title}: {description}" if description else title
+        self.notice(f"the agent's {one_line(severity)}: {about}")
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
         for terminal, output in self._outputs.items():

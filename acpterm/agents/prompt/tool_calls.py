@@ -23,6 +23,8 @@ class ToolCallState:
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
         self.title = ""
+        self.tool: str | None = None
+        """The name of the tool, if the agent reports it."""
         self.kind = "other"
         self.status = "pending"
         self.command: str | None = None
@@ -38,8 +40,10 @@ class ToolCallState:
 
     @property
     def name(self) -> str:
-        """The call's title, followed by its command unless the title contains the command."""
+        """The call's title, with the tool and the command unless the title contains them."""
         title = self.title or self.kind
+        if self.tool is not None and self.tool not in title:
+            title += f" ({self.tool})"
         if self.command is None or self.command.strip() in title:
             return title
         return f"{title}: {self.command}"
@@ -94,6 +98,8 @@ class ShownToolCalls:
         call = self.get(update.tool_call_id)
         if isinstance(update.title, str) and update.title:
             call.title = update.title
+        if not isinstance(update.name, UnsetType):
+            call.tool = update.name or call.tool
         if isinstance(update.kind, str):
             call.kind = update.kind
         if isinstance(update.status, str):
@@ -113,6 +119,21 @@ class ShownToolCalls:
             call.terminals = [item.terminal_id for item in content if isinstance(item, Terminal)]
         return call
 
+    def update_compaction(self, fields: dict[str, Raw]) -> ToolCallState | None:
+        """Merge an update about a compaction of the context, which is shown like a tool call."""
+        if (identifier := text(fields.get("compactionId"))) is None:
+            return None
+        call = self.get(f"compaction {identifier}")
+        call.title = "compact the conversation"
+        call.status = text(fields.get("status")) or call.status
+        if "summary" in fields:
+            call.texts = [_block_text(block) or "" for block in items(fields["summary"])]
+        if chunk := _block_text(fields.get("content")):
+            call.texts = ["\n".join(call.texts) + chunk]
+        if error := text(fields.get("error")):
+            call.texts = [error]
+        return call
+
 
 def _command(raw_input: Raw) -> str | None:
     """Return the command in a tool call's input: a string, or a list of words."""
@@ -127,4 +148,8 @@ def _command(raw_input: Raw) -> str | None:
 
 
 def _text(item: ToolCallContent) -> str | None:
-    return text(members(item.content).get("text")) if isinstance(item, Content) else None
+    return _block_text(item.content) if isinstance(item, Content) else None
+
+
+def _block_text(block: Raw | None) -> str | None:
+    return text(members(block).get("text"))

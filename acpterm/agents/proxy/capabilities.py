@@ -23,17 +23,21 @@ class Capabilities(NamedTuple):
     avante.nvim, which does not name itself, four lines."""
     shows_agent_terminals: bool = False
     """Whether the editor shows terminals that the agent runs itself (`_meta.terminal_output`)."""
+    shows_notices: bool = False
+    """Whether the editor shows notices for the user (`session.notices`)."""
 
 
 def editor_capabilities(params: Raw | UnsetType) -> Capabilities:
     capabilities = members(members(params).get("clientCapabilities"))
     meta = members(capabilities.get("_meta"))
+    notices = members(capabilities.get("session")).get("notices")
     name = text(members(members(params).get("clientInfo")).get("name"))
     return Capabilities(
         has_terminals=is_true(capabilities.get("terminal")),
         replaces_content=name not in (None, "marimo"),
         shows_beginnings=name in (None, "CodeCompanion.nvim"),
         shows_agent_terminals=is_true(meta.get("terminal_output")),
+        shows_notices=notices is not None and bytes(notices) != b"null",
     )
 
 

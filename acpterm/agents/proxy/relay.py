@@ -8,6 +8,8 @@ changed, or go to the host:
   terminals.
 - The agent's `session/update` and `session/request_permission` are passed on with their terminals
   translated into what the editor can show (`presenter`). Updates of tool calls go to the host too.
+- What the agent prints that is no message goes to stderr and the log. The first line of each kind
+  is reported to the user.
 - The host's questions to the user, and the proxy's own, go to the editor (`editor_requests`). The
   agent sees neither them nor the responses.
 - The editor's prompts that begin with `/terminal` are answered by `chat`, which also adds that
@@ -24,9 +26,9 @@ both sides, from the conductor (`successor`).
 sends an error response, with the reason, for each of them.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
-import structlog
 import trio
 from msgspec import UNSET, Raw
 
@@ -47,33 +49,46 @@ from acpterm.agents.terminals import HOST_METHODS, SessionTerminals
 from acpterm.agents.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
-    INVALID_REQUEST,
+    PARSE_ERROR,
     Id,
+    InvalidMessage,
     LineSplitter,
     Oversized,
     RpcError,
+    decode,
     encode_error,
+    encode_notification,
     encode_request,
     encode_response,
+    excerpt,
     replace_lone_surrogates,
 )
 from acpterm.link.session import Response
+from acpterm.runtime.sanitize import strip_controls
 from acpterm.runtime.send_queue import SendQueue
 
 _CHUNK: Final = 64 * 1024
 _CREATING: Final = ("session/new", "session/fork")
 _OPENING: Final = (*_CREATING, "session/load", "session/resume")
 _CLOSING: Final = ("session/close", "session/delete")
-
-_log = structlog.get_logger("acpterm.lines")
+_NOT_JSON: Final = "The agent has printed a line that is not JSON"
+_NO_MESSAGE: Final = "The agent has printed JSON that is no message"
+_TOO_LONG: Final = "A message of the agent was too long"
+# Bytes of such a line in which a text for the user is looked for.
+_REPORTED_BYTES: Final = 1000
 
 
 class LineReader:
-    """Reads lines of at most `max_line` bytes; log messages call the sender `peer`."""
+    """Reads lines of at most `max_line` bytes; drops longer ones after passing on their size."""
 
-    def __init__(self, stream: trio.abc.ReceiveStream, peer: str, max_line: int) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.ReceiveStream,
+        max_line: int,
+        on_oversized: Callable[[int], None],
+    ) -> None:
         self._stream = stream
-        self._peer = peer
+        self._on_oversized = on_oversized
         self._splitter = LineSplitter(max_line)
 
     async def read(self) -> list[bytes] | None:
@@ -82,17 +97,14 @@ class LineReader:
             data = await self._stream.receive_some(_CHUNK)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return None
-        if not data:
-            # If the peer exited abruptly, the last line lacks its newline: return the line anyway.
-            rest = self._splitter.close()
-            return [rest] if rest else None
         lines = []
-        for line in self._splitter.feed(data):
+        # If the peer exited abruptly, its last line lacks its newline.
+        for line in self._splitter.feed(data or b"\n"):
             if isinstance(line, Oversized):
-                _log.error("message too long, dropped", peer=self._peer, bytes=line.size)
+                self._on_oversized(line.size)
             else:
                 lines.append(line)
-        return lines
+        return lines if data else lines or None
 
 
 class Relay:
@@ -126,6 +138,12 @@ class Relay:
             editor_capabilities, settings, ours=self._ours, follow=self._follow
         )
         self._is_v2 = False
+        self._process = hosted.agent
+        self._shows_notices = editor_capabilities.shows_notices
+        self._session: str | None = None
+        # The kinds of the agent's output that is no message, that were reported to the user.
+        self._reported: set[str] = set()
+        self._notices: list[tuple[str, str]] = []
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
         self._changed: Final = trio.lowlevel.ParkingLot()
         self._sockets = hosted.sockets
@@ -234,11 +252,9 @@ class Relay:
         )
 
     async def _handle_agent_line(self, line: bytes) -> None:
-        self._log.write("agent->proxy", line)
-        message = parse_envelope(line)
-        if message is EMPTY:
-            # Parse it leniently, only to route it: the line is still passed on as received.
-            message = parse_envelope(replace_lone_surrogates(line))
+        if (parsed := self._parse(line)) is None:
+            return
+        line, message = parsed
         opened: str | None = None
         if message.is_response:
             opened = await self._handle_response(message)
@@ -252,21 +268,70 @@ class Relay:
             self._to_editor(before)
             if params is not None:
                 line = encode_request(message.key, "session/request_permission", params)
-        elif self._pass_to_host(line, message):
+        elif self._pass_to_host(message):
             return
         self._to_editor([line])
-        if opened is not None and self._chat is not None and not self._is_v2:
-            self._chat.announce(opened)
+        if opened is not None:
+            self._session = opened
+            self._send_notices()
+            if self._chat is not None and not self._is_v2:
+                self._chat.announce(opened)
 
-    def _pass_to_host(self, line: bytes, message: Envelope) -> bool:
+    def on_oversized(self, size: int) -> None:
+        """Report a message of the agent that was dropped because of its size, in bytes."""
+        what = f"{size} bytes: see max_message_bytes"
+        line = f"{_TOO_LONG}, dropped: {what}".encode()
+        self._log.write("agent->proxy", line)
+        self._process.add_stray(line)
+        self._report(_TOO_LONG, what)
+
+    def _parse(self, line: bytes) -> tuple[bytes, Envelope] | None:
+        """Return a line of the agent, parsed; an error in place of an invalid response.
+
+        Return None if the line is not for the editor, because it is no message.
+        """
+        self._log.write("agent->proxy", line)
+        message = parse_envelope(line)
+        if message is EMPTY:
+            # Parse it leniently, only to route it: the line is still passed on as received.
+            message = parse_envelope(replace_lone_surrogates(line))
+        if message.is_message:
+            return line, message
+        self._process.add_stray(line)
+        try:
+            decode(line)
+        except InvalidMessage as error:
+            what = strip_controls(line[:_REPORTED_BYTES].decode(errors="replace"))
+            self._report(_NOT_JSON if error.code == PARSE_ERROR else _NO_MESSAGE, what)
+            if error.id is not None:
+                refusal = encode_error(error.id, error)
+                if error.is_response and error.id in self._pending:
+                    return refusal, parse_envelope(refusal)
+                if not error.is_response:
+                    self._to_agent(refusal)
+        return None
+
+    def _report(self, kind: str, what: str) -> None:
+        """Report the first of each kind of the agent's output that is no message to the user."""
+        if kind not in self._reported:
+            self._reported.add(kind)
+            self._process.report(f"acpterm: {kind}: {excerpt(what)}".encode())
+            self._notices.append((kind, excerpt(what)))
+            self._send_notices()
+
+    def _send_notices(self) -> None:
+        if self._session is None or not (self._shows_notices or self._is_v2):
+            return
+        notices, self._notices = self._notices, []
+        for title, what in notices:
+            update = {"sessionUpdate": "notice", "severity": "warning", "title": title}
+            params = {"sessionId": self._session, "update": {**update, "description": what}}
+            self._to_editor([encode_notification(SESSION_UPDATE, params)])
+
+    def _pass_to_host(self, message: Envelope) -> bool:
         """Pass a message of the agent on to the host; return whether it is for the host."""
         if self._terminals is None or not self._ours:
             return False
-        if message is EMPTY and text(members(Raw(line)).get("method")) in HOST_METHODS:
-            expected = "its id must be a number, a string or null"
-            error = RpcError(INVALID_REQUEST, f"the message is no request: {expected}")
-            self._to_agent(encode_error(None, error))
-            return True
         method = message.method
         if method in HOST_METHODS and message.is_request and isinstance(method, str):
             self._terminals.request(message.key, method, message.params)

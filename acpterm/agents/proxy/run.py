@@ -23,6 +23,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import structlog
 import trio
 
 from acpterm.agents import agent_process as agents
@@ -47,6 +48,8 @@ from acpterm.runtime.descriptors import raise_open_files
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
+
+_log = structlog.get_logger("acpterm.lines")
 
 # Time for the editor to read what is queued for it, at the end.
 _SEND_TIMEOUT_S: Final = 2.0
@@ -80,7 +83,7 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
     status = 0
     has_hung_up = stream.has_hung_up if isinstance(stream, stdio.StdioStream) else lambda: False
     async with shutdown_event(logs.log_shutdown) as shutdown, stream, open_log(options.log) as log:
-        lines = LineReader(stream, "the editor", settings.max_message_bytes)
+        lines = LineReader(stream, settings.max_message_bytes, _log_oversized)
         editor = SendQueue(stream, HIGH_WATER_BYTES)
         async with trio.open_nursery() as nursery:
             gone = trio.CancelScope()
@@ -209,7 +212,7 @@ class _Run:
 
         async def read_agent() -> None:
             limit = self._settings.max_message_bytes
-            await relay.from_agent(LineReader(agent.stdout, "the agent", limit))
+            await relay.from_agent(LineReader(agent.stdout, limit, relay.on_oversized))
             agent_done.set()
             ended.set()
 
@@ -260,6 +263,10 @@ def _client_opener(
                 yield client
 
     return open_client
+
+
+def _log_oversized(size: int) -> None:
+    _log.error("message of the editor too long, dropped", bytes=size)
 
 
 def _report(why: str) -> None:

@@ -13,7 +13,13 @@ from msgspec import UNSET, Raw, UnsetType
 from acpterm import __version__
 from acpterm.acp.agent_api import SetSessionRequest
 from acpterm.acp.agent_meta import EXTENSIONS, OWN, CancelMeta, InitializeMeta, ResumeMeta, own_meta
-from acpterm.acp.initialize import Implementation, InitializeAnswer, InitializeRequest, host_answer
+from acpterm.acp.initialize import (
+    PROTOCOL_VERSION,
+    Implementation,
+    InitializeAnswer,
+    InitializeRequest,
+    host_answer,
+)
 from acpterm.acp.raw_json import members
 from acpterm.acp.session import (
     CancelNotification,
@@ -31,7 +37,7 @@ from acpterm.host.events import new_event
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.launch.validation import check_absolute, directory_of
 from acpterm.host.sessions.session import Session
-from acpterm.jsonrpc import INVALID_REQUEST, RpcError
+from acpterm.jsonrpc import INVALID_REQUEST, UNSUPPORTED_VERSION, RpcError
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
 
@@ -45,6 +51,13 @@ _NAME_MAX: Final = 100
 
 def initialize(connection: AgentConnection, params: InitializeRequest) -> InitializeAnswer:
     """`initialize`: record the agent's name and context; return the capabilities."""
+    # An agent that asks for a later version gets ours, and decides whether that will do.
+    if (requested := params.protocol_version) < PROTOCOL_VERSION:
+        raise RpcError(
+            UNSUPPORTED_VERSION,
+            f"version {requested} of ACP is not supported: {PROTOCOL_VERSION} is the first",
+            {"requested": requested, "supported": [PROTOCOL_VERSION]},
+        )
     # With the secret of an earlier connection, the peer continues that connection.
     options = own_meta(params.meta, InitializeMeta)
     # Resuming cannot be undone, so an invalid context or profile must be refused before.

@@ -46,7 +46,7 @@ from acpterm.host.state.records import (
     pack_text,
 )
 from acpterm.host.state.writer import StateWriter
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, excerpt, quote
 from acpterm.keeper.reports import KeeperLostError
 from acpterm.policy.losses.loss import Finding, Loss
 from acpterm.policy.verdict import Level, Verdict
@@ -74,6 +74,7 @@ _ADVICE: Final = {
 }
 # How many characters of a too long line an error message quotes.
 _EXCERPT_MAX: Final = 64
+_UINT64_MAX: Final = 2**64 - 1
 
 
 class Creator(NamedTuple):
@@ -196,6 +197,9 @@ class Launch:
         validation.check_environment(self.env.items())
         if self.options.stdin is not None:
             validation.check_absolute(self.options.stdin, "stdin", "a named pipe")
+        if (limit := self.output_bytes or 0) > _UINT64_MAX:  # msgspec's bounds are of 63 bits
+            what = f"outputByteLimit is {excerpt(str(limit))}"
+            raise RpcError(INVALID_PARAMS, f"{what}: it must be an integer, 0 to {_UINT64_MAX}")
 
     def check_provider(self, name: str) -> None:
         """Raise `RpcError` (-32602) if a provider cannot pass on the stdin or so long a line."""

@@ -23,7 +23,9 @@ from acpterm.acp.terminal_updates import META_KEYS
 from acpterm.host.state.records import ToolCallRecord
 
 CALLS_MAX: Final = 1_000
-MEMBER_NAMES: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
+MEMBER_NAMES: Final = (
+    *("title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput"),
+)
 # Maximum bytes: of one member, and of all tool calls of a session.
 MEMBER_BYTES_MAX: Final = 16 * 1024
 TOTAL_BYTES_MAX: Final = 1024 * 1024

@@ -1,6 +1,7 @@
 // An agent on the official TypeScript SDK: uses terminals from creation to release, prints a report.
 //
-//     drive.mjs '{"directory": …, "host": [command to spawn…] or "path of a socket", …}'
+//     drive.mjs '{"directory": …, "host": [command to spawn…] or "path of a socket" or
+//         {"url": "ws:…", "token": …}, …}'
 //
 // Everything goes through the SDK's agent side of protocol v1: `createTerminal` and the handle that
 // it gives, and its plain `request` where an agent has no typed method.
@@ -13,6 +14,8 @@ import { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { agent, methods, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@agentclientprotocol/sdk";
+import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
+import { WebSocket } from "ws";
 
 const sessionId = "session-1";
 
@@ -25,6 +28,11 @@ async function open(host) {
       stream: ndJsonStream(Writable.toWeb(socket), Readable.toWeb(socket)),
       close: async () => { socket.destroy(); return []; },
     };
+  }
+  if (host.url) {
+    const headers = { Authorization: `Bearer ${host.token}` };
+    const stream = createWebSocketStream(host.url, { WebSocket, headers });
+    return { stream, close: async () => { await stream.writable.close().catch(() => {}); return []; } };
   }
   const child = spawn(host[0], host.slice(1), { stdio: ["pipe", "pipe", "inherit"] });
   const exit = once(child, "exit");

@@ -57,6 +57,7 @@ Update: TypeAlias = dict[str, Any]
 
 _NAMES: Final = {
     "title": "title",
+    "name": "name",
     "kind": "kind",
     "status": "status",
     "content": "content",
