@@ -138,7 +138,7 @@ class Relay:
             editor_capabilities, settings, ours=self._ours, follow=self._follow
         )
         self._is_v2 = False
-        self._process = hosted.agent
+        self._process = hosted.process
         self._shows_notices = editor_capabilities.shows_notices
         self._session: str | None = None
         # The kinds of the agent's output that is no message, that were reported to the user.
@@ -282,8 +282,7 @@ class Relay:
         what = f"{size} bytes: see max_message_bytes"
         line = f"{_TOO_LONG}, dropped: {what}".encode()
         self._log.write("agent->proxy", line)
-        self._process.add_stray(line)
-        self._report(_TOO_LONG, what)
+        self._add_stray(line, _TOO_LONG, what)
 
     def _parse(self, line: bytes) -> tuple[bytes, Envelope] | None:
         """Return a line of the agent, parsed; an error in place of an invalid response.
@@ -297,12 +296,11 @@ class Relay:
             message = parse_envelope(replace_lone_surrogates(line))
         if message.is_message:
             return line, message
-        self._process.add_stray(line)
         try:
             decode(line)
         except InvalidMessage as error:
             what = strip_controls(line[:_REPORTED_BYTES].decode(errors="replace"))
-            self._report(_NOT_JSON if error.code == PARSE_ERROR else _NO_MESSAGE, what)
+            self._add_stray(line, _NOT_JSON if error.code == PARSE_ERROR else _NO_MESSAGE, what)
             if error.id is not None:
                 refusal = encode_error(error.id, error)
                 if error.is_response and error.id in self._pending:
@@ -311,8 +309,11 @@ class Relay:
                     self._to_agent(refusal)
         return None
 
-    def _report(self, kind: str, what: str) -> None:
-        """Report the first of each kind of the agent's output that is no message to the user."""
+    def _add_stray(self, line: bytes, kind: str, what: str) -> None:
+        """Put output that is no message on stderr; report the first of each kind to the user."""
+        if self._process is None:
+            return  # a conductor has sent it, and reads no stderr of ours
+        self._process.add_stray(line)
         if kind not in self._reported:
             self._reported.add(kind)
             self._process.report(f"acpterm: {kind}: {excerpt(what)}".encode())
