@@ -85,10 +85,11 @@ async def test_command_without_a_terminal_waits_for_acpterm_approve(tmp_path):
                     assert "acpterm approve --always" in follower.out
                     short = follower.out.split()[1]
                     listed = await run(path, "approvals")
-                    header, row = listed.out.splitlines()
+                    header, row, reason = listed.out.splitlines()
                     assert " ".join(header.split()) == "ID AGE LEFT AGENT LEVEL DIRECTORY COMMAND"
                     assert row.split()[0] == short
                     assert row.endswith("echo wait-first")
+                    assert reason.strip() in follower.out
                     done = await run(path, "approve", short)
                     assert done.out == f"{short}  allowed: echo wait-first\n"
                     assert await prompt.wait() == 0
