@@ -170,15 +170,8 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
     edited = _in_place(name, texts)
     for path in (*paths, *edited):
         full = full_path(path, directory)
-        if not full.startswith("/dev/null/") and listed_paths("device").search(
-            posixpath.normpath(full)
-        ):
-            yield Loss(Kind.DATA, f"overwrites {shown(full)}, a device")
-            break
-        if full and listed_paths("startup").search(posixpath.normpath(full)):
-            what = "a key file" if ".ssh" in full else "a start-up or system file"
-            kind = Kind.SCHEDULE if "/cron" in full or "/spool/" in full else Kind.STARTUP
-            yield Loss(kind, f"writes {shown(full)}, {what}")
+        if written := _place_loss(full):
+            yield written
             break
     if edited:
         known = tuple(one for one in edited if UNKNOWN_TEXT not in one)
@@ -209,6 +202,18 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
     yield from _unpacked(name, texts, directory)
     if name in ("cp", "patch", "rsync"):
         yield from _copied_over(name, texts, directory)
+
+
+def _place_loss(full: str) -> Loss | None:
+    """Return the loss of writing a path that has a meaning of its own."""
+    path = posixpath.normpath(full) if full else ""
+    if listed_paths("device").search(path) and not full.startswith("/dev/null"):
+        return Loss(Kind.DATA, f"overwrites {shown(full)}, a device")
+    if listed_paths("startup").search(path):
+        what = "a key file" if ".ssh" in full else "a start-up or system file"
+        kind = Kind.SCHEDULE if "/cron" in full or "/spool/" in full else Kind.STARTUP
+        return Loss(kind, f"writes {shown(full)}, {what}")
+    return None
 
 
 def _unpacked(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
