@@ -387,7 +387,11 @@ class LossFacts:
         if not inside:
             return paths
         options = ("--untracked-files=all", "--ignored=traditional")
-        states = self._status(directory, sorted(inside), *options, literal=True)
+        try:
+            states = self._status(directory, sorted(inside), *options, literal=True)
+        except FileNotFoundError:
+            # There is no git on the PATH that could restore them.
+            states = None
         if states is None:
             return paths
         changed = _Places(

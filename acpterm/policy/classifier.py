@@ -24,7 +24,7 @@ from acpterm.config.profiles import Kind
 from acpterm.policy.arguments import DIRECTORY_COMMANDS, leads_outside, unsafe_argument
 from acpterm.policy.losses.arguments import enter
 from acpterm.policy.losses.find import line_danger, losses_of
-from acpterm.policy.losses.git import moves_branch
+from acpterm.policy.losses.git import ADDING, ELSEWHERE, git_command, moves_branch
 from acpterm.policy.losses.loss import LATE, Finding, Loss, Need
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
@@ -147,6 +147,8 @@ class Classifier:
         self._has_cloned = False
         self._has_moved = False
         """Whether an earlier command may have moved a branch or HEAD."""
+        self._has_added = False
+        """Whether git has got what may be lost, by an earlier command."""
         self._count = 0
         self._words = 0
         self._size = 0
@@ -196,9 +198,11 @@ class Classifier:
             self._command(command, inside)
         del self._places[depth:]
         perhaps = inside._replace(is_exact=False, is_suspected=True)
+        self._places.append(_Place(None))
         others = _perhaps_commands(text, script, context.reader)
         for command in itertools.chain(suspected_in(script.suspected), others):
             self._command(command, perhaps)
+        del self._places[depth:]
         if joined != text:
             self._read_differently(joined, "a word that is continued on the next line", inside)
         if posix != text:
@@ -285,28 +289,37 @@ class Classifier:
             elif loss.need is Need.ALIAS and finding != LATE:
                 if loss not in self.findings and not context.is_suspected:
                     self.pending[loss] = None
-            elif context.is_suspected or loss.directory is None or (finding is None):
+            elif loss.directory is None or finding is None:
                 if loss.is_plain:
                     held.append((loss.kind, loss.text(())))
                 if loss not in self.findings and loss.directory is not None:
                     self.pending[loss] = None
             elif finding:
                 held.append((loss.kind, loss.text(finding)))
-        self._has_moved = self._has_moved or moves_branch(command.words)
+        self._note_git(command)
         return held
+
+    def _note_git(self, command: SimpleCommand) -> None:
+        self._has_moved = self._has_moved or moves_branch(command.words)
+        if (made := git_command(command.words)) in ADDING:
+            self._has_added = True
+        elif made == "push":
+            self._has_added = False
 
     def _suggested(self, command: SimpleCommand, context: _Context) -> tuple[Loss, ...]:
         """Return the losses that the words of a command suggest, wherever it may run."""
         line = self.texts[-1] if self.texts else ""
-        if context.is_suspected:
-            # Where it would run is not known.
-            return tuple(losses_of(command, None, line))
-        found = losses_of(command, self._places[-1].directory, line)
-        if found:
+        directory = self._places[-1].directory
+        if command.name == "git" and not context.constants.keys().isdisjoint(ELSEWHERE):
+            directory = None
+        found = losses_of(command, directory, line)
+        if found and directory is not None:
             for other in self._other_directories(command):
                 more = losses_of(command, other, line)
                 # Without a need, they are the same.
                 found += (one for one in more if one.need is not Need.NOTHING)
+        if self._has_added:
+            found += [added for one in found if (added := one.after_adding())]
         return tuple(one.after_moves() if self._has_moved else one for one in found)
 
     def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
@@ -395,17 +408,30 @@ class Classifier:
             outer.is_suspected or one.kind == "suspected",
             {**outer.constants, **one.constants} if one.constants else outer.constants,
         )
-        key = (one.words, one.text, one.input, text, context.reader)
+        place = self._places[-1]
+        if one.directory is not None:
+            place = _Place(enter(place.directory, one.directory))
+        elif one.kind == "suspected":
+            place = _Place(None)
+        key = (one.words, one.text, one.input, text, context.reader, place)
         if context.is_suspected:
             if key in self._seen:
                 return
             self._seen.add(key)
+        depth = len(self._places)
+        self._places.append(place)
         if one.text is None:
             self._command(SimpleCommand(one.words, input=one.input, text=text), context)
         elif context.depth > DEPTH_MAX:
             raise TooLongError
         else:
             self._line(one.text, context)
+        if one.words:
+            # A `cd` that the shell itself executes, such as `builtin cd x`, stays.
+            moved = self._places[depth]
+            if one.directory is None and one.kind != "suspected":
+                self._places[depth - 1] = moved
+        del self._places[depth:]
 
     def _level(  # noqa: PLR0911  one for each reason
         self, words: tuple[Word, ...], is_harmless: bool, danger: str

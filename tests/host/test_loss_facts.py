@@ -363,3 +363,15 @@ async def test_facts_are_found_only_where_a_loss_is_not_allowed(profile, reposit
                 {"sessionId": agent.session, "command": command, "cwd": str(repository)},
             )
     assert bool(found) == (profile == "guarded")
+
+
+@each_case("command", ["rm new.txt", "> new.txt", "rm kept.py"])
+def test_without_git_nothing_counts_as_restorable(repository, monkeypatch, command):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert verdict_on(command, repository).kind == "work"
+    assert verdict_on("rm missing.txt", repository).decision == "allow"
+
+
+def test_reset_of_what_the_line_has_added_loses_untracked_files_too(repository):
+    verdict = verdict_on("git add -A && git commit -qm x && git reset --hard HEAD~1", repository)
+    assert any("new.txt" in (found or ()) for found in verdict.lost.values())

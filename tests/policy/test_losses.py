@@ -230,3 +230,13 @@ def test_names_of_programs_that_are_in_no_table_are_not_remembered():
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_what_is_too_long_to_be_searched_is_asked_about():
+    rows = "INSERT INTO x VALUES (1, 'some text here');\n" * 300
+    assert judged(f"psql <<E\n{rows}DROP TABLE x;\nE").kind == "data"
+    long = "true; " * 300
+    assert judged(long + "echo x >> ~/.bashrc").kind == "startup"
+    assert judged(long + "cat ~/.ssh/id_rsa").kind == "secrets"
+    assert judged(long + "cat <<E | psql\nDROP TABLE x;\nE").kind == "data"
+    assert judged(long + "cat README.md > out.txt").decision == "allow"

@@ -57,6 +57,7 @@ _PIECE: Final = re.compile(
     r"(?P<command>(?:[\w./-]*+(?<=/))?(?P<name>[\w.-]++)[^;&|\n]{0,1024})"
 )
 _PIECES_MAX: Final = 512
+_REDIRECTION: Final = re.compile(r">>? ?([~/$][^\s;&|<>]{1,200})")
 
 
 def _package(name: str, texts: list[str], directory: str | None) -> list[Loss]:
@@ -86,6 +87,8 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     # `line` is the shell text that has the command.
     # GNU's programs are `gcp` and the like on some machines.
     name = command.name[command.name in listed_words("prefixed") :]
+    if name[-1:].isdigit():
+        name = re.sub(r"^(python|pip|php|ruby|perl)[\d.]{1,9}$", r"\1", name)
     if name == "git":
         return git_losses(command.words, directory, line)
     whole = [word.text for word in command.words[1:WORDS_MAX]]
@@ -116,6 +119,8 @@ def _by_table(name: str, command: SimpleCommand, whole: list[str], line: str) ->
     if name in listed_words("sql"):
         # What is in a literal of SQL is no statement.
         text = given[:TEXT_CHARS_MAX]
+        if sum(map(len, whole)) + len(given) - len(arguments) > TEXT_CHARS_MAX:
+            found.append(Loss(Kind.DATA, "runs SQL that is too long to be searched"))
         found += _matching(
             "<sql>", text if command.input == "pipe" else re.sub("'[^']*'", "''", text)
         )
@@ -156,12 +161,19 @@ def _is_checked(name: str) -> bool:
 def text_losses(text: str) -> list[Loss] | None:
     """Return the losses of a text that is too long to be parsed; None if that is too long, too."""
     found: list[Loss] = []
-    pieces = {match["command"] for match in _PIECE.finditer(text) if _is_checked(match["name"])}
+    pieces = {
+        (match["command"], match[0][0] == "|" or "<<" in match["command"])
+        for match in _PIECE.finditer(text)
+        if _is_checked(match["name"]) or match["name"] in listed_words("readers") | WRITERS
+    }
+    pieces |= {(f"> {one}", False) for one in _REDIRECTION.findall(text)}
     if len(pieces) > _PIECES_MAX:
         return None
-    for piece in sorted(pieces):
+    for piece, is_fed in sorted(pieces):
         given = tuple(Word(one.strip("'\"")) for one in piece.split()[:WORDS_MAX])
-        found += losses_of(SimpleCommand(given), None)
+        fed = SimpleCommand(given, input="text", text=text) if is_fed else SimpleCommand(given)
+        is_sql = fed.name in listed_words("sql")
+        found += losses_of(fed if is_sql else SimpleCommand(given), None)
     return [one for one in found if one.is_plain and one.need is not Need.MISSING]
 
 

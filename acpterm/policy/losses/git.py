@@ -26,7 +26,13 @@ _VALUES: Final = frozenset(
 )
 
 
-_KEEPERS: Final = frozenset(("add", "commit", "push", "stash", "tag"))
+_KEEPERS: Final = frozenset(
+    ("add", "blame", "cat-file", "commit", "fetch", "push", "show", "stash", "tag")
+)
+ADDING: Final = frozenset(("add", "stage", "commit", "update-index"))
+"""The commands of git that give it changes which may be lost with what they are added to."""
+ELSEWHERE: Final = frozenset(("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE"))
+"""Variables with which git works with another repository."""
 _OUTPUT: Final = "--output"
 # What stashes changes before the last command of the line that drops them.
 _STASHED: Final = re.compile(
@@ -80,6 +86,13 @@ def _just_stashed(
     if is_dropped and (made := _STASHED.search(line[:LINE_CHARS_MAX])):
         need = Need.UNSAVED if _WITH_UNTRACKED.search(made["untracked"]) else Need.RESET
         yield Loss(Kind.WORK, THROWS, need, (), directory, is_plain=False)
+
+
+def git_command(words: tuple[Word, ...]) -> str:
+    """Return the command of git that is given; empty for other programs."""
+    texts = [word.text for word in words[1:WORDS_MAX]]
+    is_git = words[0].text.rpartition("/")[2] == "git"
+    return "".join(texts[(at := _skip_options(texts, "")[0]) : at + 1]) if is_git else ""
 
 
 def moves_branch(words: tuple[Word, ...]) -> bool:
@@ -225,6 +238,23 @@ def _tag(rest: list[str]) -> Iterator[Loss]:
         yield Loss(Kind.HISTORY, "deletes {}", Need.TAG, names)
 
 
+def _show(rest: list[str]) -> Iterator[Loss]:
+    for path in operands_of(rest):
+        if listed_paths("secret").search(path):
+            yield Loss(Kind.SECRETS, f"reads {shown(path)}, which has secrets")
+            return
+
+
+def _fetch(rest: list[str]) -> Iterator[Loss]:
+    """Yield the loss of moving local branches to what is fetched, wherever that is."""
+    is_forced = has_option(rest, "f", "--force")
+    for one in () if is_spared(rest, "", "--dry-run") else operands_of(rest, "jo"):
+        source, colon, name = one.rpartition(":")
+        name = name.removeprefix("refs/heads/")
+        if colon and (is_forced or source.startswith("+")) and not name.startswith("refs/r"):
+            yield _moved("*" if "*" in name or UNKNOWN_TEXT in name else name, "..")
+
+
 def _push(rest: list[str]) -> Iterator[Loss]:
     if is_spared(rest, "n", "--dry-run", values="o"):
         return
@@ -274,6 +304,7 @@ def _rebase(rest: list[str]) -> Iterator[Loss]:
 
 
 def _pull(rest: list[str]) -> Iterator[Loss]:
+    yield from _fetch(rest)
     if has_option(rest, "r", "--rebase") and "--rebase=false" not in rest:
         operands = [one for one in operands_of(rest, "sXjo") if UNKNOWN_TEXT not in one]
         if len(operands) > 1:
@@ -330,10 +361,12 @@ def _worktree(rest: list[str]) -> Iterator[Loss]:
 
 
 _GIT: Final[Mapping[str, _Git]] = {
-    "add": _add, "am": _aborted, "apply": _apply, "branch": _branch, "checkout": _checkout,
+    "add": _add, "am": _aborted, "apply": _apply, "blame": _show, "branch": _branch,
+    "cat-file": _show, "checkout": _checkout,
     "checkout-index": _forced, "cherry-pick": _aborted, "clean": _clean, "commit": _commit,
-    "config": _config, "merge": _aborted, "push": _push, "pull": _pull, "read-tree": _read_tree,
+    "config": _config, "fetch": _fetch,
+    "merge": _aborted, "push": _push, "pull": _pull, "read-tree": _read_tree,
     "rebase": _rebase, "reset": _reset, "restore": _restore, "revert": _aborted, "rm": _forced,
-    "stash": _stash, "switch": _switch, "tag": _tag, "update-ref": _update_ref,
+    "show": _show, "stash": _stash, "switch": _switch, "tag": _tag, "update-ref": _update_ref,
     "worktree": _worktree,
 }  # fmt: skip

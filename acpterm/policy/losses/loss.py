@@ -73,6 +73,17 @@ class Loss(NamedTuple):
         operands = tuple("*" if "@{" in one else one for one in names)
         return self._replace(need=Need.BRANCH, operands=operands)
 
+    def after_adding(self) -> "Loss | None":
+        """Return what else is lost if the line has added files to git before; None if nothing."""
+        if self.need in (Need.BRANCH, Need.MOVED):
+            return Loss(Kind.WORK, THROWS, Need.UNSAVED, (), self.directory, is_plain=False)
+        if self.need is not Need.RESET:
+            return None
+        paths = self.operands[1:]
+        is_all = not paths or any(one.startswith(":") for one in paths)
+        need = Need.UNSAVED if is_all else Need.DELETED
+        return self._replace(need=need, operands=() if is_all else paths)
+
     def text(self, names: Sequence[str] | None) -> str:
         """Return the reason, with the names of what is lost; None if they are not known."""
         noun = NOUNS.get(self.need, "files")

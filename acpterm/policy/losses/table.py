@@ -18,9 +18,13 @@ from acpterm.config.profiles import Kind
 
 _OPTIONS: Final = r"(?:-\S+ (?:[^-\s]\S* )??)*"
 # The address of a request to this machine, and no other.
-_LOCAL: Final = r"(?!.*https?://(?!<here>)).*(?:^| )<here>".replace(
+_LOCAL: Final = (
+    r"(?!.*https?://(?!<here>))(?!(?:.* )?(?:-x|--(?:pre)?proxy|--socks\S*)[ =])"
+    r"(?!.*(?:^|(?<!Host:) )(?!<here>)[\w-]+(?:\.[\w-]+)+(?::\d+)?/).*(?:^| )<here>"
+).replace(
     "<here>",
-    r"(?:\w+://)?(?:[^/ @]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)(?![\w.-])",
+    r"(?:\w+://)?(?:[^/ @]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)"
+    r"(?![\w.-]|[^/ ]*@)",
 )
 _PLACES: Final = {
     "anywhere": r"(?:^|[/:=@])",

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from acpterm.policy.losses.arguments import value_of
 from acpterm.policy.syntax.command import SimpleCommand
 from acpterm.policy.syntax.readers import reader_of
 from acpterm.policy.words import PIPE_PATH, UNKNOWN_TEXT, Word
@@ -269,7 +270,14 @@ def _after_options(command: SimpleCommand, options: _Options) -> Unwrapped:
         found = suspicious(command)
         first = Inner(rest, None, "executes", command.input)
         return found._replace(inner=(first, *found.inner))
-    return Unwrapped((Inner(rest, None, _kind(command, options.kind), command.input),))
+    inner = Inner(rest, None, _kind(command, options.kind), command.input)
+    if command.name == "sudo":
+        inner = inner._replace(directory=_entered(command.words[1:at], "D"))
+    return Unwrapped((inner,))
+
+
+def _entered(options: tuple[Word, ...], letter: str) -> str | None:
+    return value_of([word.text for word in options], letter, "--chdir")
 
 
 def _kind(command: SimpleCommand, kind: Kind) -> Kind:
@@ -348,7 +356,8 @@ def env(command: SimpleCommand) -> Unwrapped:
         return NOTHING
     is_bare = is_exact and at == start == 1
     kind = _kind(command, "harmless") if is_bare else "executes"
-    inner = Inner(words[at:], None, kind, command.input, constants)
+    directory = _entered(words[1:start], "C")
+    inner = Inner(words[at:], None, kind, command.input, constants, directory=directory)
     return Unwrapped((inner,) if is_exact else (inner, *suspicious(command).inner))
 
 

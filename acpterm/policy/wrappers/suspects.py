@@ -9,6 +9,7 @@ import itertools
 import re
 from typing import Final
 
+from acpterm.policy.losses.arguments import value_of
 from acpterm.policy.syntax.command import SimpleCommand
 from acpterm.policy.wrappers.unwrapped import NOTHING, SUSPECTED_MAX, Inner, Unwrapped
 
@@ -23,7 +24,13 @@ _SUSPICIOUS: Final = frozenset(
      "readarray", "run-parts", "runc", "runcon", "runuser", "s6-setuidgid", "schroot", "screen",
      "script", "setarch", "setpriv", "socat", "softlimit", "ssh", "start-stop-daemon", "strace",
      "su", "su-exec", "systemd-run", "tini", "tmux", "toolbox", "tsp", "unbuffer", "unshare",
-     "valgrind", "watch", "watchexec", "wsl", "xterm")
+     "valgrind", "watch", "watchexec", "wsl", "xterm", "fly", "flyctl",
+     "heroku")
+)  # fmt: skip
+# Programs that execute a command on this machine, after options and words of their own.
+_LOCAL: Final = frozenset(
+    ("asdf", "aws-vault", "conda", "cross-env", "doppler", "dotenv", "dotenvx", "mamba",
+     "micromamba", "mise", "op", "pdm", "pixi", "rye")
 )  # fmt: skip
 # Words of zsh and fish before a command.
 _SHELL_WORDS: Final = frozenset(
@@ -54,6 +61,26 @@ def suspect(command: SimpleCommand) -> Unwrapped | None:
     name = command.name
     if name in _SUSPICIOUS or name in _SHELL_WORDS:
         return suspicious(command)
+    if name in _LOCAL or (
+        name in ("hatch", "pipenv", "poetry", "uv")
+        and any(_RUNNER_WORDS.fullmatch(word.text) for word in command.words[1:4])
+    ):
+        texts = [word.text for word in command.words[1:]]
+        directory = value_of(texts, "", "--directory", "--cwd") or "."
+        # Up to the first operand after the command `run`; what follows an option may be its value.
+        plain = [
+            at
+            for at, (a, b) in enumerate(itertools.pairwise(["", *texts]), 1)
+            if "-" not in (a[:1], b[:1])
+        ]
+        size = 0 if name in _LOCAL else len(command.words) - max((*plain[1:2], 0))
+        return Unwrapped(
+            tuple(
+                one._replace(directory=directory)
+                for one in suspicious(command).inner
+                if one.text is not None or len(one.words) >= size * (len(plain) > 1)
+            )
+        )
     if name in _TEXT_ARGUMENTS:
         return Unwrapped(tuple(_texts(command)))
     if name in _RUNNERS:
@@ -134,7 +161,10 @@ def _runner(command: SimpleCommand) -> Unwrapped:
 def git(command: SimpleCommand) -> Unwrapped:
     """Return all arguments as suspected if one may make git execute commands, such as `bisect`."""
     if any(_GIT_WORDS.fullmatch(word.text) for word in command.words[1:]):
-        return suspicious(command)
+        found = suspicious(command)
+        aliases = [word.text.partition("=")[2] for word in command.words if "alias." in word.text]
+        more = (Inner((), f"git {one}", "suspected") for one in aliases[:SUSPECTED_MAX] if one)
+        return found._replace(inner=(*found.inner, *more))
     return NOTHING
 
 

@@ -37,6 +37,9 @@ class Inner(NamedTuple):
     """Variables that the wrapper sets for the command, with their values."""
     reader: Reader | None = None
     """The shell that reads `text`; None for the shell that executes the wrapper."""
+    directory: str | None = None
+    """Where the command runs, seen from where the wrapper runs; None for there, or, for a suspected
+    command, if that is not known."""
 
 
 class Unwrapped(NamedTuple):
