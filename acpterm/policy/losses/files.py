@@ -57,7 +57,7 @@ _AWK_FILE: Final = re.compile(r"\bprintf?\b[^;}>|]{0,200}>\s{0,9}\"([^\">]{1,200
 _SED_FILE: Final = re.compile(r"(?:^|[;/{\d]|[/|,]g?)\s{0,9}w\s{1,9}([^;\s}]{1,200})$")
 WRITERS: Final = frozenset(
     (*_AWKS, *_OPERANDS, *_OUTPUTS, "uniq", *_COPIERS, *_EDITORS, "dd", "scp", "rsync", "ffmpeg",
-     "chmod", "unzip", "zip", "7z")
+     "chmod", "zip", "7z")
 )  # fmt: skip
 
 
@@ -199,7 +199,6 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
         else:
             moved = [one for one in moved[:-1] if _GIT_FILES.search(one)]
             yield from _by_kind("moves {}, which git needs", Need.DELETED, moved, directory)
-    yield from _unpacked(name, texts, directory)
     if name in ("cp", "patch", "rsync"):
         yield from _copied_over(name, texts, directory)
 
@@ -214,19 +213,6 @@ def _place_loss(full: str) -> Loss | None:
         kind = Kind.SCHEDULE if "/cron" in full or "/spool/" in full else Kind.STARTUP
         return Loss(kind, f"writes {shown(full)}, {what}")
     return None
-
-
-def _unpacked(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
-    # What is in the archive is not known.
-    letter = {"unzip": "d", "tar": "C"}.get(name, "")
-    is_over = name == "unzip" and has_option(texts, "o", values="dxP")
-    is_plain = name == "tar" and re.match(r"-?[a-zA-Z]*x", "".join(texts[:1]))
-    is_kept = is_spared(texts, "kO", "--keep-old-files", "--skip-old-files", values="fC")
-    if is_over or (
-        name == "tar" and (is_plain or has_option(texts, "x", "--extract")) and not is_kept
-    ):
-        target = value_of(texts, letter, "--directory") or "."
-        yield _perhaps("overwrite", enter(directory, target))
 
 
 def _perhaps(verb: str, directory: str | None) -> Loss:
