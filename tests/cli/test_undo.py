@@ -106,7 +106,7 @@ async def test_an_undo_that_is_interrupted_is_in_the_audit_log(path, project, st
     _, lines, _ = await run(path, "audit", "--json", "--event", "undo", **state)
 
     entries = map(json.loads, lines.splitlines())
-    (entry,) = (one for one in entries if one["directory"] == str(project))
+    (entry,) = (one for one in entries if one.get("directory") == str(project))
     assert (entry["snapshot"], entry["reason"]) == (json.loads(out)["id"], "it was interrupted")
 
 
