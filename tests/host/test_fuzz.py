@@ -296,8 +296,11 @@ class Checker:
         if "error" in message:
             error = message["error"]
             assert message.keys() == {"jsonrpc", "id", "error"}, message
+            if error["code"] == -32022:
+                assert error.pop("data")["supported"] == [1], message
             assert error.keys() == {"code", "message"}, message
-            assert error["code"] in {-32700, -32600, -32601, -32602, -32800, -32002}, message
+            codes = {-32700, -32600, -32601, -32602, -32800, -32002, -32022}
+            assert error["code"] in codes, message
             assert 0 < len(error["message"]) < 10_000
             return
         methods = self._methods.get(message["id"], set())
