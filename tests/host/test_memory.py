@@ -188,7 +188,8 @@ async def test_idle_terminal_takes_little_memory(tmp_path):
     async with warm_worker(tmp_path) as (agent, grown_kib):
         for _ in range(200):
             await agent.create("exec sleep 100")
-        assert grown_kib() < 200 * 20
+        # 18 KiB each on an idle machine, 21 on a busy one.
+        assert grown_kib() < 200 * 24
 
 
 @pytest.mark.long
