@@ -317,6 +317,22 @@ GOOD = ("tool", b"#!")
         ("a.zip", zipped(("out", b"/etc"), mode=stat.S_IFLNK | 0o777), "'out' is a link"),
         ("a.zip", b"PK", "cannot be unpacked: File is not a zip file"),
     ],
+    ids=[
+        "dot-dot",
+        "absolute",
+        "link",
+        "hard link",
+        "fifo",
+        "twice",
+        "no program",
+        "many files",
+        "much unpacked",
+        "cut",
+        "large",
+        "dot-dot in zip",
+        "link in zip",
+        "cut zip",
+    ],
 )
 def test_bad_archive_is_refused_and_leaves_nothing(place, monkeypatch, name, data, expected):
     monkeypatch.setattr(installation, "MEMBERS_MAX", 4)
