@@ -535,6 +535,8 @@ class Terminal:
             self._cause = self.enforcement.cause(code, signal)
             if self._cause is not None:
                 self._ended_by = EndedBy.LIMIT
+        # What follows is written by other programs: it cannot complete a character.
+        self.text.finish()
         # `reaped_at` may be earlier than `started_at`, since the program may have ended before this
         # process knew that it was started.
         ended_at = self._report.reaped_at if self._report else processes.now()

@@ -103,6 +103,13 @@ async def test_all_output_is_readable_at_the_moment_of_the_exit(line):
             assert text(terminal).endswith("last\n")
 
 
+async def test_incomplete_character_is_readable_at_the_exit_while_a_background_process_runs():
+    async with running_pool() as pool:
+        terminal = await pool.create(program(r"sleep 60 & printf '\360\237'"))
+        await terminal.wait_exited()
+        assert text(terminal) == "\ufffd"
+
+
 @pytest.mark.long
 async def test_all_output_is_readable_at_the_exit_while_another_terminal_floods():
     async with running_pool() as pool:
