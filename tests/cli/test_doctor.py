@@ -228,6 +228,9 @@ async def test_missing_packages_and_an_unbuilt_page_are_reported(monkeypatch, tm
     assert "pipx inject acpterm 'h11>=" in programs.web().advice
     assert programs.mcp().found == "no mcp"
     assert programs.mcp().advice.startswith("`acpterm mcp` works; for its tools over HTTP: pipx ")
+    assert programs.git().state == "ok"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (programs.git().state, programs.git().found) == ("missing", "no git")
 
 
 @pytest.mark.long

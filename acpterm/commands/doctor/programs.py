@@ -113,6 +113,13 @@ async def systemd() -> list[CheckResult]:
 _WEB_PACKAGES: Final = ("h11", "starlette", "wsproto")
 
 
+def git() -> CheckResult:
+    """Check that commands have a way back (`acpterm undo`)."""
+    if shutil.which("git") is None:
+        return missing("way back", "no git", "for `acpterm undo`: install the package git")
+    return ok("way back", "`acpterm undo` restores what a command lost")
+
+
 def web() -> CheckResult:
     """Check that the page of `acpterm open` can be served."""
     if absent := _absent(_WEB_PACKAGES):

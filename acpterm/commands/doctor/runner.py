@@ -67,6 +67,7 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "logs": partial(paths.logs, settings),
         "daemon": AsyncCheck(partial(paths.daemon, settings, config)),
         "systemd": AsyncCheck(programs.systemd),
+        "way back": programs.git,
         "page": programs.web,
         "MCP": programs.mcp,
     }
